@@ -16,7 +16,7 @@ void BoundaryCodecs::obey(const CompressionPlan& plan, const CodecMaker& maker) 
   const ByTransfer transfers_before = std::exchange(by_transfer_, {});
   for (const Op& op : boundaries_.ops()) {
     if (const std::optional<BoundaryEnd> end = boundaries_.end_of(op, plan)) {
-      by_transfer_[{PipelineBoundaries::id_of(op), end->side}] = find_or_make(*end, maker, before);
+      by_transfer_[PipelineBoundaries::key_of(op)] = find_or_make(*end, maker, before);
     }
   }
   hand_over(transfers_before);
@@ -101,8 +101,7 @@ BoundaryCodec* BoundaryCodecs::at(const Op& op) const {
   if (by_transfer_.empty()) {
     return nullptr;
   }
-  const auto found =
-      by_transfer_.find({PipelineBoundaries::id_of(op), PipelineBoundaries::side_of(op)});
+  const auto found = by_transfer_.find(PipelineBoundaries::key_of(op));
   return found == by_transfer_.end() ? nullptr : found->second;
 }
 

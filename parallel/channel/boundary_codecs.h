@@ -17,7 +17,7 @@ namespace slackline {
 // codecs at this end of them. Codecs live as long as the run; plans may change between steps.
 class BoundaryCodecs final : public Channel {
  public:
-  explicit BoundaryCodecs(const PipelineBoundaries::Options& options) : boundaries_(options) {}
+  explicit BoundaryCodecs(PipelineBoundaries boundaries) : boundaries_(std::move(boundaries)) {}
 
   // State of a boundary whose setting stays is kept; that of others begins anew, but what a codec
   // that ends still owes goes on to a codec of the same boundary with the same error feedback,
@@ -45,7 +45,7 @@ class BoundaryCodecs final : public Channel {
   // All codecs of sending ends, in the order of the schedule.
   [[nodiscard]] std::vector<BoundaryCodec*> senders() const;
   // The codec of each transfer that is compressed, at this rank's end of it.
-  using ByTransfer = std::map<std::pair<schedule::TransferId, BoundaryEnd::Side>, BoundaryCodec*>;
+  using ByTransfer = std::map<PipelineBoundaries::Key, BoundaryCodec*>;
 
   void hand_over(const ByTransfer& before);
   void hand_over_lazy(const std::vector<std::unique_ptr<BoundaryCodec>>& ended,

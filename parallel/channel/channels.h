@@ -31,7 +31,7 @@ class Channels {
     PlanHistory plans{};   // from step 1 on, or none: nothing is ever compressed
     CodecErrors errors{};  // known from before
     SampledSteps sampled{};
-    PipelineBoundaries::Options pipeline{};
+    PipelineBoundaries boundaries;
     Workers workers{};
     bool sequence_parallel = false;
     std::uint64_t seed = 0;

@@ -24,20 +24,6 @@ constexpr int kPaperBoundaryRank = 16;  // Optimus-CC's scripts
 constexpr int kPaperGradientRank = 128;
 const std::string kGatherSite = schedule::site_name(Site::parameter_gather);
 
-std::set<TransferClass> pipeline_classes(const Schedule& schedule) {
-  std::set<TransferClass> classes;
-  for (const std::vector<schedule::Op>& ops : schedule.ranks) {
-    const std::vector<Phase> phases = schedule::phases_of(ops);
-    for (std::size_t i = 0; i < ops.size(); ++i) {
-      if (is_send(ops[i].kind)) {
-        const schedule::TransferId id = schedule::id_of_send(ops[i]);
-        classes.insert({.site = id.site, .stage = id.stage, .phase = phases[i]});
-      }
-    }
-  }
-  return classes;
-}
-
 // Why the layout has no transfers of a site; empty where it has.
 std::string lack_of(const std::string& site, const MeshJob& job) {
   const ParallelConfig& parallel = job.parallel;
@@ -248,7 +234,10 @@ CompressionPlan::Class planned_class(const CompressConfig& config,
 std::vector<TransferClass> compressible_classes(const MeshJob& job) {
   const std::shared_ptr<const StepSchedules> schedules = make_schedules(job);
   const Schedule& schedule = schedules->training;
-  std::set<TransferClass> classes = pipeline_classes(schedule);
+  std::set<TransferClass> classes;
+  for (const auto& [id, members] : schedule::boundary_classes(schedule)) {
+    classes.insert(members);
+  }
   if (lack_of("data_gradient", job).empty()) {
     for (int stage = 0; stage < schedule.num_stages(); ++stage) {
       classes.insert({.site = Site::data_gradient, .stage = stage, .phase = Phase::tail});

@@ -403,12 +403,4 @@ ChosenCodecs search_codecs(const Schedule& schedule,
   return Search(schedule, model_of, classes, limits).run();
 }
 
-ChosenCodecs search_codecs(const Schedule& schedule,
-                           const CostModel& plain,
-                           const std::vector<ClassChoices>& classes,
-                           const SearchLimits& limits) {
-  return search_codecs(
-      schedule, [&](const Choices&) { return plain; }, classes, limits);
-}
-
 }  // namespace slackline::schedule

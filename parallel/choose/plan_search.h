@@ -76,10 +76,4 @@ struct ChosenCodecs {
                                          const std::vector<ClassChoices>& classes,
                                          const SearchLimits& limits = {});
 
-// Searches likewise without classes of passes, by the costs without codecs.
-[[nodiscard]] ChosenCodecs search_codecs(const Schedule& schedule,
-                                         const CostModel& plain,
-                                         const std::vector<ClassChoices>& classes,
-                                         const SearchLimits& limits = {});
-
 }  // namespace slackline::schedule

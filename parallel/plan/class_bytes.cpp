@@ -77,7 +77,7 @@ MatrixShape typical_shape(const MeshJob& job, const TransferClass& members) {
              ? MatrixShape{.rows = job.model.hidden,
                            .columns =
                                std::max<std::int64_t>(1, job.model.hidden / job.parallel.tensor)}
-             : share_shape(job.micro_batch.num_tokens(), job.model.hidden, job.parallel.tensor);
+             : boundary_share(job);
 }
 
 }  // namespace slackline

@@ -23,15 +23,10 @@ void add_pipeline(const MeshJob& job,
                   const CompressionPlan& plan,
                   const Workers& workers,
                   CompressionMemory& memory) {
-  const int pipeline_rank = rank.sync.place.pipeline;
-  const PipelineBoundaries boundaries(
-      {.schedule = rank.executor.schedule(),
-       .pipeline_rank = pipeline_rank,
-       .share = share_shape(job.micro_batch.num_tokens(), job.model.hidden, job.parallel.tensor),
-       .dtype = job.precision});
+  const PipelineBoundaries boundaries(job, rank);
   const auto slots =
       static_cast<std::size_t>(schedule::input_slots(rank.executor.schedule())
-                                   .num_slots[static_cast<std::size_t>(pipeline_rank)]);
+                                   .num_slots[static_cast<std::size_t>(rank.sync.place.pipeline)]);
   for (const BoundaryEnd& boundary : boundaries.ends(plan)) {
     const std::vector<CodecPart> parts = boundary_parts(boundary);
     memory.messages += slots * frame_bytes(boundary.setting, parts);

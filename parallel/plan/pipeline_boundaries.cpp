@@ -4,28 +4,12 @@
 
 #include "compress/codec_bytes.h"
 #include "core/tensor/arena.h"
+#include "parallel/mesh/stage_split.h"
 
 namespace slackline {
 
-namespace {
-
 using schedule::Op;
 using schedule::OpKind;
-using schedule::TransferId;
-
-// Where the boundary of a transfer stands: a state's place does not depend on how stages are
-// numbered.
-std::string state_place(const TransferId& id, const std::vector<ChunkSlice>& stages) {
-  if (stages.empty()) {
-    return "";
-  }
-  const ChunkSlice& sender = stages.at(static_cast<std::size_t>(id.stage));
-  const bool forward = id.site == schedule::Site::pipeline_forward;
-  return schedule::site_name(id.site) + "/" +
-         std::to_string(forward ? sender.last_layer : sender.first_layer);
-}
-
-}  // namespace
 
 bool pays_at_boundary(const CodecSetting& setting, const MatrixShape& share, DType plain) {
   return setting.always || frame_bytes(setting, {{.name = "", .shape = share}}) <
@@ -37,6 +21,10 @@ MatrixShape share_shape(std::int64_t tokens, std::int64_t C, int tensor_size) {
     return {.rows = tokens / tensor_size, .columns = C};
   }
   return {.rows = tokens, .columns = C / tensor_size};  // heads divide, so channels do
+}
+
+MatrixShape boundary_share(const MeshJob& job) {
+  return share_shape(job.micro_batch.num_tokens(), job.model.hidden, job.parallel.tensor);
 }
 
 std::vector<CodecPart> boundary_parts(const BoundaryEnd& end) {
@@ -55,37 +43,28 @@ std::size_t boundary_workspace_bytes(const BoundaryEnd& end,
   return widened + codec.workspace_bytes(workers);
 }
 
-PipelineBoundaries::PipelineBoundaries(const Options& options) : options_(options) {
-  for (const std::vector<Op>& ops : options.schedule.ranks) {
-    const std::vector<schedule::Phase> phases = schedule::phases_of(ops);
-    for (std::size_t i = 0; i < ops.size(); ++i) {
-      if (schedule::is_send(ops[i].kind)) {
-        phases_.emplace(schedule::id_of_send(ops[i]), phases[i]);
-      }
-    }
-  }
-}
+PipelineBoundaries::PipelineBoundaries(const MeshJob& job,
+                                       const RankPlan& rank,
+                                       Device device,
+                                       std::uint64_t seed)
+    : ops_(rank.executor.schedule().ranks[static_cast<std::size_t>(rank.sync.place.pipeline)]),
+      stages_(split_layers(job.model, job.parallel)),
+      common_{.shape = boundary_share(job),
+              .dtype = job.precision,
+              .device = device,
+              .num_micro_batches = rank.executor.schedule().num_micro_batches,
+              .seed = seed},
+      classes_(schedule::boundary_classes(rank.executor.schedule())) {}
 
-const std::vector<Op>& PipelineBoundaries::ops() const {
-  return options_.schedule.ranks[static_cast<std::size_t>(options_.pipeline_rank)];
-}
-
-TransferId PipelineBoundaries::id_of(const Op& op) {
+PipelineBoundaries::Key PipelineBoundaries::key_of(const Op& op) {
   if (schedule::is_send(op.kind)) {
-    return schedule::id_of_send(op);
+    return {schedule::id_of_send(op), BoundaryEnd::Side::sends};
   }
   const bool forward = op.kind == OpKind::receive_forward;
-  return schedule::id_of_send({.kind = forward ? OpKind::send_forward : OpKind::send_backward,
-                               .chunk = schedule::peer_chunk(op),
-                               .micro_batch = op.micro_batch});
-}
-
-BoundaryEnd::Side PipelineBoundaries::side_of(const Op& op) {
-  return schedule::is_send(op.kind) ? BoundaryEnd::Side::sends : BoundaryEnd::Side::receives;
-}
-
-schedule::TransferClass PipelineBoundaries::class_of(const TransferId& id) const {
-  return {.site = id.site, .stage = id.stage, .phase = phases_.at(id)};
+  return {schedule::id_of_send({.kind = forward ? OpKind::send_forward : OpKind::send_backward,
+                                .chunk = schedule::peer_chunk(op),
+                                .micro_batch = op.micro_batch}),
+          BoundaryEnd::Side::receives};
 }
 
 std::optional<BoundaryEnd> PipelineBoundaries::end_of(const Op& op,
@@ -93,20 +72,22 @@ std::optional<BoundaryEnd> PipelineBoundaries::end_of(const Op& op,
   if (!schedule::is_send(op.kind) && !schedule::is_receive(op.kind)) {
     return std::nullopt;
   }
-  const TransferId id = id_of(op);
+  const auto [id, side] = key_of(op);
   const CodecSetting* setting = plan.setting_of(class_of(id));
-  if (setting == nullptr || !pays_at_boundary(*setting, options_.share, options_.dtype)) {
+  if (setting == nullptr || !pays_at_boundary(*setting, common_.shape, common_.dtype)) {
     return std::nullopt;
   }
-  return BoundaryEnd{.setting = *setting,
-                     .side = side_of(op),
-                     .name = schedule::site_name(id.site) + "/" + std::to_string(id.stage),
-                     .place = state_place(id, options_.stages),
-                     .shape = options_.share,
-                     .dtype = options_.dtype,
-                     .device = options_.device,
-                     .num_micro_batches = options_.schedule.num_micro_batches,
-                     .seed = options_.seed};
+  const std::string site = schedule::site_name(id.site);
+  // A state's place counts layers: it does not depend on how stages are numbered.
+  const ChunkSlice& sender = stages_.at(static_cast<std::size_t>(id.stage));
+  const bool forward = id.site == schedule::Site::pipeline_forward;
+  const int layers_before = forward ? sender.last_layer : sender.first_layer;
+  BoundaryEnd end = common_;
+  end.setting = *setting;
+  end.side = side;
+  end.name = site + "/" + std::to_string(id.stage);
+  end.place = site + "/" + std::to_string(layers_before);
+  return end;
 }
 
 std::vector<BoundaryEnd> PipelineBoundaries::ends(const CompressionPlan& plan) const {

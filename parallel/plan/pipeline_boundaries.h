@@ -5,10 +5,12 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "compress/codec.h"
 #include "model/model_slice.h"
+#include "parallel/mesh/rank_plan.h"
 #include "parallel/plan/compression_plan.h"
 #include "parallel/schedule/ops.h"
 
@@ -20,7 +22,7 @@ struct BoundaryEnd {
 
   CodecSetting setting{};
   Side side = Side::sends;
-  std::string name;          // "pipeline_backward/3": site and sending virtual stage, for draws
+  std::string name{};        // "pipeline_backward/3": site and sending virtual stage, for draws
   std::string place{};       // "pipeline_backward/5": site and layers before it, for its state
   MatrixShape shape{};       // of this rank's share
   DType dtype = DType::f32;  // of the boundary tensor
@@ -41,6 +43,9 @@ struct BoundaryEnd {
 // the tensor ranks' shares cut through tokens, equal parts of each token's channels by rank.
 [[nodiscard]] MatrixShape share_shape(std::int64_t tokens, std::int64_t C, int tensor_size);
 
+// A rank's share of every tensor between the job's stages.
+[[nodiscard]] MatrixShape boundary_share(const MeshJob& job);
+
 [[nodiscard]] std::vector<CodecPart> boundary_parts(const BoundaryEnd& end);
 
 // Codecs work on f32: bf16 boundaries pass through a widened copy in the workspace.
@@ -54,26 +59,27 @@ struct BoundaryEnd {
 // Which sends and receives of one rank a plan compresses, and by what. A value.
 class PipelineBoundaries {
  public:
-  struct Options {
-    schedule::Schedule schedule{};
-    std::vector<ChunkSlice> stages{};  // of every virtual stage; empty: no state is saved
-    int pipeline_rank = 0;
-    MatrixShape share{};  // of this rank, of every boundary tensor
-    DType dtype = DType::f32;
-    Device device = Device::cpu;
-    std::uint64_t seed = 0;
-  };
-
-  explicit PipelineBoundaries(const Options& options);
+  // `device` is where codecs run, `seed` the run's.
+  PipelineBoundaries(const MeshJob& job,
+                     const RankPlan& rank,
+                     Device device = Device::cpu,
+                     std::uint64_t seed = 0);
 
   // The rank's list.
-  [[nodiscard]] const std::vector<schedule::Op>& ops() const;
+  [[nodiscard]] const std::vector<schedule::Op>& ops() const { return ops_; }
 
-  // REQUIRES, of both: the op is a send or a receive. A receive's transfer is its sender's.
-  [[nodiscard]] static schedule::TransferId id_of(const schedule::Op& op);
-  [[nodiscard]] static BoundaryEnd::Side side_of(const schedule::Op& op);
+  // This rank's share of every boundary tensor.
+  [[nodiscard]] const MatrixShape& share() const { return common_.shape; }
 
-  [[nodiscard]] schedule::TransferClass class_of(const schedule::TransferId& id) const;
+  // One end of one transfer.
+  using Key = std::pair<schedule::TransferId, BoundaryEnd::Side>;
+
+  // A receive's transfer is its sender's. REQUIRES: the op is a send or a receive.
+  [[nodiscard]] static Key key_of(const schedule::Op& op);
+
+  [[nodiscard]] const schedule::TransferClass& class_of(const schedule::TransferId& id) const {
+    return classes_.at(id);
+  }
 
   // Absent where the op transfers nothing, or plain.
   [[nodiscard]] std::optional<BoundaryEnd> end_of(const schedule::Op& op,
@@ -83,8 +89,10 @@ class PipelineBoundaries {
   [[nodiscard]] std::vector<BoundaryEnd> ends(const CompressionPlan& plan) const;
 
  private:
-  Options options_;
-  std::map<schedule::TransferId, schedule::Phase> phases_{};  // of all ranks' sends
+  std::vector<schedule::Op> ops_;
+  std::vector<ChunkSlice> stages_;                                   // every virtual stage
+  BoundaryEnd common_;                                               // what all ends have in common
+  std::map<schedule::TransferId, schedule::TransferClass> classes_;  // of all ranks' sends
 };
 
 }  // namespace slackline

@@ -262,8 +262,7 @@ std::vector<SentBytes> pipeline_bytes(const MeshLists& lists,
                                       const MeshPlace& place) {
   const MeshJob& job = lists.job();
   const RankPlan& rank = lists.at(place.pipeline).rank;
-  const MatrixShape share =
-      share_shape(job.micro_batch.num_tokens(), job.model.hidden, job.parallel.tensor);
+  const MatrixShape share = boundary_share(job);
   const std::size_t raw = share.num_elements() * size_of(job.precision);
   const auto data = static_cast<std::size_t>(job.parallel.data);
   const std::vector<schedule::Op>& ops =

@@ -68,4 +68,18 @@ std::vector<Phase> phases_of(const std::vector<Op>& ops) {
   return phases;
 }
 
+std::map<TransferId, TransferClass> boundary_classes(const Schedule& schedule) {
+  std::map<TransferId, TransferClass> classes;
+  for (const std::vector<Op>& ops : schedule.ranks) {
+    const std::vector<Phase> phases = phases_of(ops);
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      if (is_send(ops[i].kind)) {
+        const TransferId id = id_of_send(ops[i]);
+        classes[id] = {.site = id.site, .stage = id.stage, .phase = phases[i]};
+      }
+    }
+  }
+  return classes;
+}
+
 }  // namespace slackline::schedule

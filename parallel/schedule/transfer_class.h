@@ -2,6 +2,7 @@
 
 #include <array>
 #include <compare>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -79,5 +80,8 @@ struct TransferId {
   const bool forward = send.kind == OpKind::send_forward;
   return {forward ? Site::pipeline_forward : Site::pipeline_backward, send.chunk, send.micro_batch};
 }
+
+// The class of every transfer across a boundary of the pipeline.
+[[nodiscard]] std::map<TransferId, TransferClass> boundary_classes(const Schedule& schedule);
 
 }  // namespace slackline::schedule

@@ -9,7 +9,6 @@
 #include "core/kernels/elementwise/elementwise.h"
 #include "core/log.h"
 #include "parallel/mesh/executor_bytes.h"
-#include "parallel/mesh/stage_split.h"
 #include "parallel/step/sync_check.h"
 
 namespace slackline {
@@ -18,20 +17,6 @@ namespace {
 
 Device device_of(const MeshModel::Options& options) {
   return options.rehearsal ? Device::rehearsal : options.job.device;
-}
-
-PipelineBoundaries::Options pipeline_options(const MeshModel::Options& options,
-                                             const RankPlan& plan,
-                                             const Groups& groups) {
-  return {.schedule = plan.executor.schedule(),
-          .stages = split_layers(options.job.model, options.job.parallel),
-          .pipeline_rank = groups.pipeline_rank(),
-          .share = share_shape(options.job.micro_batch.num_tokens(),
-                               options.job.model.hidden,
-                               options.job.parallel.tensor),
-          .dtype = options.job.precision,
-          .device = device_of(options),
-          .seed = options.seed};
 }
 
 RankPlan plan_of(const MeshModel::Options& options, const Groups& groups) {
@@ -115,7 +100,7 @@ MeshModel::MeshModel(const Options& options, Groups& groups)
           {.plans = options.compression,
            .errors = options.codec_errors,
            .sampled = options.sampled,
-           .pipeline = pipeline_options(options, plan_, groups),
+           .boundaries = {options.job, plan_, stream_.device(), options.seed},
            .workers = {options.num_threads, stream_.device()},
            .sequence_parallel = options.job.parallel.sequence_parallel,
            .seed = options.seed,

@@ -126,7 +126,7 @@ SyncExecutor::SyncExecutor(const SyncPlan& plan,
       sums_(plan.buckets.size()),
       gathers_(plan.buckets.size()),
       used_(&plan.used),
-      weight_slots_(num_slots(plan)),
+      weight_slot_is_taken_(num_slots(plan)),
       gradient_slots_(num_slots(plan)),
       channel_gathers_(plan.buckets.size()),
       passes_(plan.buckets.size()),
@@ -152,24 +152,6 @@ std::optional<std::size_t> SyncExecutor::channel_of(const SyncOp& op) const {
   return channel_sums_[static_cast<std::size_t>(&op - plan_->ops.data())];
 }
 
-void SyncExecutor::Flight::begin(const SyncOp& op, SyncExecutor& executor) {
-  channel_ = executor.channel_of(op);
-  if (channel_) {
-    executor.channels_->begin_sum(*channel_);
-  } else {
-    transfer_ = executor.submit(op);
-  }
-}
-
-void SyncExecutor::Flight::finish(SyncExecutor& executor) {
-  transfer_.wait();
-  transfer_ = {};
-  if (channel_) {
-    executor.channels_->finish_sum(*channel_);
-    channel_.reset();
-  }
-}
-
 void SyncExecutor::Chain::begin(std::vector<const SyncOp*> ops, SyncExecutor& executor) {
   under_way_ = true;
   if (executor.may_follow_each_other(ops)) {
@@ -186,13 +168,30 @@ void SyncExecutor::Chain::begin(std::vector<const SyncOp*> ops, SyncExecutor& ex
 }
 
 void SyncExecutor::Chain::begin_next(SyncExecutor& executor) {
-  flight_.begin(*ops_.back(), executor);
+  const SyncOp& op = *ops_.back();
   ops_.pop_back();
+  channel_ = executor.channel_of(op);
+  if (channel_) {
+    executor.channels_->begin_sum(*channel_);
+  } else {
+    transfers_.push_back(executor.submit(op));
+  }
+}
+
+void SyncExecutor::Chain::finish_begun(SyncExecutor& executor) {
+  for (Transfer& transfer : transfers_) {
+    transfer.wait();
+  }
+  transfers_.clear();
+  if (channel_) {
+    executor.channels_->finish_sum(*channel_);
+    channel_.reset();
+  }
 }
 
 void SyncExecutor::Chain::advance(SyncExecutor& executor) {
   if (!ops_.empty()) {
-    flight_.finish(executor);
+    finish_begun(executor);
     begin_next(executor);
   }
 }
@@ -208,11 +207,7 @@ void SyncExecutor::Chain::finish_but_last(SyncExecutor& executor) {
 
 void SyncExecutor::Chain::finish(SyncExecutor& executor) {
   finish_but_last(executor);
-  if (!transfers_.empty()) {
-    transfers_.back().wait();
-    transfers_.clear();
-  }
-  flight_.finish(executor);
+  finish_begun(executor);
   under_way_ = false;
 }
 
@@ -284,7 +279,11 @@ void SyncExecutor::before_use(StreamView stream, ModelPart part, int layer) {
   }
   ++num_used_;
   for (const std::size_t bucket : buckets) {
-    finish_use(bucket);
+    if (channels_->codes_gather(*channel_gathers_[bucket])) {
+      channels_->finish_gather(*channel_gathers_[bucket]);
+    } else {
+      passes_[bucket].finish(*this);
+    }
   }
   look_ahead(stream);
 }
@@ -300,7 +299,7 @@ void SyncExecutor::expect_use(const Unit& unit) {
 void SyncExecutor::after_use(StreamView stream, ModelPart part, int layer) {
   const std::vector<std::size_t> buckets = slotted({part, layer}, SyncOp::State::weights);
   for (const std::size_t bucket : buckets) {
-    weight_slots_[*plan_->places[bucket].weight_slot].reset();
+    weight_slot_is_taken_[*plan_->places[bucket].weight_slot] = false;
   }
   if (!buckets.empty()) {
     look_ahead(stream);
@@ -327,7 +326,7 @@ void SyncExecutor::look_ahead(StreamView stream) {
   const Unit& next = (*used_)[num_used_];
   const std::vector<std::size_t> buckets = slotted(next, SyncOp::State::weights);
   const bool are_free = std::ranges::all_of(buckets, [&](std::size_t bucket) {
-    return !weight_slots_[*plan_->places[bucket].weight_slot];
+    return !weight_slot_is_taken_[*plan_->places[bucket].weight_slot];
   });
   if (are_free) {
     begin_use(stream, next);
@@ -338,7 +337,7 @@ void SyncExecutor::look_ahead(StreamView stream) {
 void SyncExecutor::begin_use(StreamView stream, const Unit& unit) {
   for (const std::size_t bucket : slotted(unit, SyncOp::State::weights)) {
     receive_weights(stream, bucket);
-    weight_slots_[*plan_->places[bucket].weight_slot] = SlotUse{.bucket = bucket, .unit = unit};
+    weight_slot_is_taken_[*plan_->places[bucket].weight_slot] = true;
     if (channels_->codes_gather(*channel_gathers_[bucket])) {
       channels_->begin_gather(*channel_gathers_[bucket]);
       continue;
@@ -346,12 +345,6 @@ void SyncExecutor::begin_use(StreamView stream, const Unit& unit) {
     memory_->place_own_weights(stream, bucket);
     passes_[bucket].begin(ops_of(Begin::before_use, bucket, unit), *this);
   }
-}
-
-void SyncExecutor::finish_use(std::size_t bucket) {
-  const std::size_t gather = *channel_gathers_[bucket];
-  channels_->codes_gather(gather) ? channels_->finish_gather(gather)
-                                  : passes_[bucket].finish(*this);
 }
 
 void SyncExecutor::before_gradients(StreamView stream, ModelPart part, int layer) {
@@ -415,7 +408,7 @@ void SyncExecutor::begin_next(StreamView stream) {
     finish_reduction(stream, *slot);
   }
   sums_[op.bucket].finish(*this);
-  sums_[op.bucket].begin(op, *this);
+  sums_[op.bucket].begin({&op}, *this);
 }
 
 void SyncExecutor::finish_sums(StreamView stream) {
@@ -436,7 +429,7 @@ void SyncExecutor::finish_sums(StreamView stream) {
     throw Error("the passes have ended before this of the sync plan was due: " +
                 text_of(*step_ops_[next_op_]));
   }
-  for (Flight& sum : sums_) {
+  for (Chain& sum : sums_) {
     sum.finish(*this);
   }
   num_made_ = 0;

@@ -63,17 +63,6 @@ class SyncExecutor final : public ParameterUse {
  private:
   using Unit = GradientBucket::Unit;
 
-  // An op under way, or none: as it is, or in a channel's hands.
-  class Flight {
-   public:
-    void begin(const SyncOp& op, SyncExecutor& executor);
-    void finish(SyncExecutor& executor);
-
-   private:
-    Transfer transfer_;
-    std::optional<std::size_t> channel_;
-  };
-
   // Ops of one bucket, each of which begins when the one before has ended: by itself, but where an
   // op is a channel's, and on a device, whose copies to the host are made when an op is submitted;
   // there when somebody waits.
@@ -91,14 +80,15 @@ class SyncExecutor final : public ParameterUse {
 
    private:
     void begin_next(SyncExecutor& executor);
+    void finish_begun(SyncExecutor& executor);
 
-    std::vector<const SyncOp*> ops_;     // still to be submitted
-    std::vector<Transfer> transfers_{};  // submitted all at once
-    Flight flight_;
+    std::vector<const SyncOp*> ops_;        // still to be begun
+    std::vector<Transfer> transfers_{};     // begun; several that follow each other
+    std::optional<std::size_t> channel_{};  // whose sum is begun
     bool under_way_ = false;
   };
 
-  // What a slot has: gathered weights, or gradients on their way to their owners.
+  // Gradients that a slot has, on their way to their owners.
   struct SlotUse {
     std::size_t bucket = 0;
     Unit unit{};
@@ -122,8 +112,6 @@ class SyncExecutor final : public ParameterUse {
   // Gathers the weights that are used next, if their slots are free.
   void look_ahead(StreamView stream);
   void begin_use(StreamView stream, const Unit& unit);
-  // Waits for what begin_use() has begun of a bucket.
-  void finish_use(std::size_t bucket);
   void finish_reduction(StreamView stream, std::size_t slot);
 
   const SyncPlan* plan_;
@@ -135,13 +123,13 @@ class SyncExecutor final : public ParameterUse {
   // These count what the current step has had of plan_->made, and of step_ops_.
   std::size_t num_made_ = 0;
   std::size_t next_op_ = 0;
-  std::vector<Flight> sums_;    // of buckets at the step's end
+  std::vector<Chain> sums_;     // of buckets at the step's end
   std::vector<Chain> gathers_;  // of buckets' updated weights, under way
 
   const std::vector<Unit>* used_;  // as the passes under way read weights
   std::size_t num_used_ = 0;
   bool next_is_begun_ = false;  // gathering what is used next
-  std::vector<std::optional<SlotUse>> weight_slots_;
+  std::vector<bool> weight_slot_is_taken_;
   std::vector<std::optional<SlotUse>> gradient_slots_;
   std::vector<std::optional<std::size_t>> channel_gathers_;  // of buckets, by number
   std::vector<Chain> passes_;               // of buckets: what the passes under way gather

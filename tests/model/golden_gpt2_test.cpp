@@ -11,7 +11,6 @@
 #include "model/stage.h"
 #include "optim/adamw_optimizer.h"
 #include "optim/learning_rate.h"
-#include "parallel/step/optimized_parameters.h"
 #include "tests/support/catch.h"
 #include "tests/support/file_tensor.h"
 #include "tests/support/gradient_norm.h"
@@ -67,6 +66,19 @@ struct GoldenModel {
   double backward(const Pass& pass, float scale) {
     stage->backward(pass, scale);
     return losses.take(*stream);
+  }
+
+  [[nodiscard]] std::vector<OptimizedTensor> optimized() const {
+    std::vector<OptimizedTensor> tensors;
+    for (const Parameter& parameter : parameters.all()) {
+      const bool decay = decays(parameter.spec.role, false);
+      tensors.push_back({.name = parameter.spec.name,
+                         .weight = parameter.weight,
+                         .gradient = parameter.gradient,
+                         .weight_copy = parameter.weight_bf16,
+                         .decay = decay ? WeightDecay::yes : WeightDecay::no});
+    }
+    return tensors;
   }
 
   ModelConfig config;
@@ -184,7 +196,7 @@ TEST_CASE("a loss curve of 50 AdamW steps follows PyTorch's in float64") {
   const std::int32_t* tokens = file_tensor(file, "tokens").data<std::int32_t>();
   GoldenModel model(DType::f32);
   const OptimizerConfig optimizer_config{.lr = 1e-3, .min_lr = 1e-4, .warmup_steps = 5};
-  AdamwOptimizer optimizer(optimized_parameters(model.parameters, false), optimizer_config);
+  AdamwOptimizer optimizer(model.optimized(), optimizer_config);
   for (std::size_t i = 0; i < losses.size(); ++i) {
     const Pass pass = model.pass(tokens + i * 4 * 17, 4, 16);
     model.stage->begin_step(*model.stream);

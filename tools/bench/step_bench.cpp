@@ -18,7 +18,6 @@
 #include "model/cost/flops.h"
 #include "model/stage.h"
 #include "optim/adamw_optimizer.h"
-#include "parallel/step/optimized_parameters.h"
 #include "tools/bench/fma_peak.h"
 #include "tools/bench/timing.h"
 #include "tools/cli/command_line.h"
@@ -35,6 +34,19 @@ struct BenchOptions {
   std::string precision = "fp32";
 };
 
+std::vector<OptimizedTensor> optimized_tensors(const Parameters& parameters) {
+  std::vector<OptimizedTensor> tensors;
+  for (const Parameter& parameter : parameters.all()) {
+    const bool decay = decays(parameter.spec.role, false);
+    tensors.push_back({.name = parameter.spec.name,
+                       .weight = parameter.weight,
+                       .gradient = parameter.gradient,
+                       .weight_copy = parameter.weight_bf16,
+                       .decay = decay ? WeightDecay::yes : WeightDecay::no});
+  }
+  return tensors;
+}
+
 // A model, its optimizer and one batch of random tokens.
 class StepRunner {
  public:
@@ -46,7 +58,7 @@ class StepRunner {
                  .profile = &profile}),
         parameters_(options.model, {.compute = stage_options(options).compute}),
         stage_(parameters_, options.model, stage_options(options)),
-        optimizer_(optimized_parameters(parameters_, false), OptimizerConfig{}) {
+        optimizer_(optimized_tensors(parameters_), OptimizerConfig{}) {
     initialize(stream_, parameters_, 1);
     const PhiloxKey key = philox_key(1, "tokens");
     for (int i = 0; i < options.batch * options.model.sequence; ++i) {

@@ -1,8 +1,5 @@
 #include "tools/report/compressed_transfers.h"
 
-#include <cstddef>
-#include <vector>
-
 namespace slackline::report {
 
 const PlannedClasses& planned_at(const StepPlan& plan, std::int64_t step) {
@@ -25,21 +22,11 @@ CompressedTransfers::CompressedTransfers(const StepPlan& plan, std::int64_t step
       classes_.insert(row.members);
     }
   }
-  for (const std::vector<schedule::Op>& ops : plan.schedule.ranks) {
-    const std::vector<schedule::Phase> phases = schedule::phases_of(ops);
-    for (std::size_t i = 0; i < ops.size(); ++i) {
-      if (schedule::is_send(ops[i].kind)) {
-        phases_[schedule::id_of_send(ops[i])] = phases[i];
-      }
+  for (const auto& [id, members] : schedule::boundary_classes(plan.schedule)) {
+    if (contains(members)) {
+      messages_.insert(id);
     }
   }
-}
-
-bool CompressedTransfers::contains(const schedule::TransferId& message) const {
-  const auto phase = phases_.find(message);
-  return phase != phases_.end() &&
-         contains(schedule::TransferClass{
-             .site = message.site, .stage = message.stage, .phase = phase->second});
 }
 
 }  // namespace slackline::report

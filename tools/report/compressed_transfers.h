@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <set>
 
 #include "tools/plan/step_plan.h"
@@ -23,11 +22,13 @@ class CompressedTransfers {
   }
 
   // Whether a message between stages travels compressed.
-  [[nodiscard]] bool contains(const schedule::TransferId& message) const;
+  [[nodiscard]] bool contains(const schedule::TransferId& message) const {
+    return messages_.contains(message);
+  }
 
  private:
   std::set<schedule::TransferClass> classes_;
-  std::map<schedule::TransferId, schedule::Phase> phases_;
+  std::set<schedule::TransferId> messages_;
 };
 
 }  // namespace slackline::report

@@ -1,10 +1,8 @@
 #pragma once
 
-#include <memory>
 #include <vector>
 
-#include "parallel/plan/cost_model.h"
-#include "parallel/schedule/ops.h"
+#include "parallel/predict/timeline/graph_times.h"
 
 namespace slackline::schedule {
 
@@ -17,12 +15,9 @@ class Retiming {
  public:
   // Takes the order from the timeline of `costs`. `classes` are those that may change.
   // REQUIRES: as make_timeline().
-  Retiming(const Schedule& schedule, const CostModel& costs, std::vector<TransferClass> classes);
-  ~Retiming();
-  Retiming(const Retiming&) = delete;
-  Retiming& operator=(const Retiming&) = delete;
-  Retiming(Retiming&&) noexcept;
-  Retiming& operator=(Retiming&&) noexcept;
+  Retiming(const Schedule& schedule,
+           const CostModel& costs,
+           const std::vector<TransferClass>& classes);
 
   // The step with these costs of the classes, in their order. All other classes keep theirs.
   [[nodiscard]] Seconds step(const std::vector<ClassCost>& of_classes) const;
@@ -32,9 +27,8 @@ class Retiming {
   [[nodiscard]] std::vector<bool> critical(const std::vector<ClassCost>& of_classes) const;
 
  private:
-  struct Graph;
-
-  std::unique_ptr<Graph> graph_;
+  mutable GraphTimes times_;  // of the last call
+  mutable Seconds step_{};    // likewise
 };
 
 }  // namespace slackline::schedule

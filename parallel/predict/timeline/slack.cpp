@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <map>
 
 namespace slackline::schedule {
@@ -13,6 +14,22 @@ constexpr int kNone = -1;
 // How long before `node` starts the edge would have let it.
 Seconds play(const Timeline& timeline, const TimelineNode& node, const Edge& edge) {
   return node.start - (timeline.nodes[index(edge.from)].end + edge.lag);
+}
+
+using ClassRows = std::map<TransferClass, ClassSlack>;
+
+// Returns the row of a class, whose slack is the least of what is added to it.
+ClassSlack& row_with(ClassRows& rows, const TransferClass& members, Seconds slack) {
+  ClassSlack& row =
+      rows.try_emplace(members, ClassSlack{.members = members, .slack = slack}).first->second;
+  row.slack = std::min(row.slack, slack);
+  return row;
+}
+
+std::vector<ClassSlack> table_of(const ClassRows& rows) {
+  std::vector<ClassSlack> table;
+  std::ranges::transform(rows, std::back_inserter(table), &ClassRows::value_type::second);
+  return table;
 }
 
 }  // namespace
@@ -56,68 +73,42 @@ std::vector<int> critical_path(const Timeline& timeline) {
 
 std::vector<ClassSlack> class_slacks(const Timeline& timeline) {
   const std::vector<Seconds> slack = slack_of(timeline);
-  std::map<TransferClass, ClassSlack> rows;
+  ClassRows rows;
   for (std::size_t id = 0; id < timeline.nodes.size(); ++id) {
     const TimelineNode& node = timeline.nodes[id];
     if (!is_transfer(node.kind)) {
       continue;
     }
-    const auto [row, added] = rows.try_emplace(node.members, ClassSlack{.members = node.members});
-    ClassSlack& sum = row->second;
-    sum.slack = added ? slack[id] : std::min(sum.slack, slack[id]);
+    ClassSlack& sum = row_with(rows, node.members, slack[id]);
     const bool ends = node.kind == NodeKind::transfer || node.part == NodePart::decode;
     sum.count += ends ? 1 : 0;
     sum.bytes += node.bytes;
     sum.seconds += ends ? node.end - node.ready : Seconds{};
   }
-  std::vector<ClassSlack> table;
-  table.reserve(rows.size());
-  for (const auto& [members, row] : rows) {
-    table.push_back(row);
-  }
-  return table;
+  return table_of(rows);
 }
 
 std::vector<ClassSlack> tensor_slacks(const Timeline& timeline,
                                       const Schedule& schedule,
                                       const CostModel& costs) {
   const std::vector<Seconds> slack = slack_of(timeline);
-  std::map<TransferClass, ClassSlack> rows;
-  // A rank's ops stand in the timeline in the order of its list.
-  std::vector<std::size_t> next(schedule.ranks.size(), 0);
-  std::vector<std::vector<Phase>> phases;
+  ClassRows rows;
+  std::size_t id = 0;  // of an op's node
   for (const std::vector<Op>& ops : schedule.ranks) {
-    phases.push_back(phases_of(ops));
-  }
-  for (std::size_t id = 0; id < timeline.nodes.size(); ++id) {
-    const TimelineNode& node = timeline.nodes[id];
-    if (node.kind != NodeKind::op) {
-      continue;
-    }
-    const auto rank = static_cast<std::size_t>(node.rank);
-    const std::vector<Op>& ops = schedule.ranks[rank];
-    while (next[rank] < ops.size() && ops[next[rank]] != node.op) {
-      ++next[rank];
-    }
-    if (next[rank] == ops.size() || !is_compute(node.op.kind)) {
-      continue;
-    }
-    const TransferClass members = tensor_class(node.op, phases[rank][next[rank]]);
-    for (const TensorSums& sums : tensor_sums(costs, node.op)) {
-      const auto [row, added] = rows.try_emplace(members, ClassSlack{.members = members});
-      ClassSlack& sum = row->second;
-      sum.slack = added ? slack[id] : std::min(sum.slack, slack[id]);
-      sum.count += sums.count;
-      sum.bytes += static_cast<std::size_t>(sums.count) * sums.bytes;
-      sum.seconds += static_cast<double>(sums.count) * sums.each;
+    const std::vector<Phase> phases = phases_of(ops);
+    for (std::size_t i = 0; i < ops.size(); ++i, ++id) {
+      if (!is_compute(ops[i].kind)) {
+        continue;
+      }
+      for (const TensorSums& sums : tensor_sums(costs, ops[i])) {
+        ClassSlack& sum = row_with(rows, tensor_class(ops[i], phases[i]), slack[id]);
+        sum.count += sums.count;
+        sum.bytes += static_cast<std::size_t>(sums.count) * sums.bytes;
+        sum.seconds += static_cast<double>(sums.count) * sums.each;
+      }
     }
   }
-  std::vector<ClassSlack> table;
-  table.reserve(rows.size());
-  for (const auto& [members, row] : rows) {
-    table.push_back(row);
-  }
-  return table;
+  return table_of(rows);
 }
 
 }  // namespace slackline::schedule

@@ -1,141 +1,42 @@
-// Events in order of time. A node becomes ready when all nodes it comes after have a place on the
-// clock; it then starts when its resources are free, if it keeps them busy at all, which binds it
-// to the nodes they served last (an edge for each). An edge leads no earlier than the start of the
-// node it comes from, so time never runs backwards, and the order in which nodes start is an order
-// for every later pass.
-
 #include "parallel/predict/timeline/timeline.h"
 
 #include <algorithm>
 #include <cstddef>
-#include <functional>
-#include <numeric>
-#include <queue>
 #include <utility>
 
-#include "parallel/predict/timeline/timeline_graph.h"
+#include "parallel/predict/timeline/graph_times.h"
 
 namespace slackline::schedule {
 
 namespace {
 
-constexpr int kNone = -1;
-
-class Simulation {
- public:
-  Simulation(Graph graph, const CostModel& costs)
-      : graph_(std::move(graph)),
-        takes_(taken(graph_, costs)),
-        first_successor_(graph_.nodes.size() + 1, 0),
-        missing_(graph_.nodes.size(), 0),
-        last_served_(index(graph_.num_resources), kNone) {}
-
-  [[nodiscard]] Timeline run() {
-    connect();
-    while (!events_.empty()) {
-      const auto [time, id] = events_.top();
-      events_.pop();
-      place(id, time);
+// Every edge of service takes off what the node it comes from needs no more.
+Timeline timeline_of(Graph graph, const CostModel& costs) {
+  GraphTimes times(graph, costs);
+  Timeline timeline;
+  timeline.step = times.run({});
+  timeline.order = times.order();
+  timeline.nodes.reserve(graph.nodes.size());
+  for (std::size_t id = 0; id < graph.nodes.size(); ++id) {
+    TimelineNode& node = timeline.nodes.emplace_back(std::move(graph.nodes[id].node));
+    const GraphTimes::Times& own = times.times()[id];
+    const Seconds encode = times.nodes()[id].cost.encode;
+    node.ready = own.ready;
+    node.start = own.start;
+    node.end = own.end;
+    for (Edge& edge : node.after) {
+      edge.lag = edge.kind == EdgeKind::encode ? encode : edge.lag;
     }
-    timeline_.nodes.reserve(graph_.nodes.size());
-    for (GraphNode& node : graph_.nodes) {
-      timeline_.step = std::max(timeline_.step, node.node.end);
-      timeline_.nodes.push_back(std::move(node.node));
-    }
-    return std::move(timeline_);
-  }
-
- private:
-  // What nodes take under their classes' codecs.
-  struct Taken {
-    Seconds duration{};
-    Seconds service{};
-  };
-
-  // Sets the lags of encoding on the way.
-  [[nodiscard]] static std::vector<Taken> taken(Graph& graph, const CostModel& costs) {
-    std::vector<Taken> list;
-    list.reserve(graph.nodes.size());
-    for (GraphNode& node : graph.nodes) {
-      const ClassCost cost = node.has_codec ? cost_of_class(costs, node.node.members) : ClassCost{};
-      list.push_back(
-          {.duration = node.timing.duration(cost), .service = node.timing.service(cost)});
-      for (Edge& edge : node.node.after) {
-        edge.lag = edge.kind == EdgeKind::encode ? cost.encode : edge.lag;
-      }
-    }
-    return list;
-  }
-
-  void connect() {
-    for (const GraphNode& node : graph_.nodes) {
-      for (const Edge& edge : node.node.after) {
-        ++first_successor_[index(edge.from) + 1];
-      }
-    }
-    std::partial_sum(first_successor_.begin(), first_successor_.end(), first_successor_.begin());
-    successors_.resize(first_successor_.back());
-    std::vector<std::size_t> next(first_successor_);
-    for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-      for (const Edge& edge : graph_.nodes[id].node.after) {
-        successors_[next[index(edge.from)]++] = static_cast<int>(id);
-        ++missing_[id];
-      }
-    }
-    timeline_.order.reserve(graph_.nodes.size());
-    for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-      if (missing_[id] == 0) {
-        events_.emplace(Seconds{}, static_cast<int>(id));
+    for (const int before : own.behind) {
+      if (before != GraphTimes::kNone) {
+        const GraphTimes::Node& served = times.nodes()[index(before)];
+        node.after.push_back(
+            {before, GraphTimes::service_lag(served, served.cost), EdgeKind::service});
       }
     }
   }
-
-  [[nodiscard]] Seconds earliest_start(const TimelineNode& node) const {
-    Seconds start{};
-    for (const Edge& edge : node.after) {
-      start = std::max(start, graph_.nodes[index(edge.from)].node.end + edge.lag);
-    }
-    return start;
-  }
-
-  void place(int id, Seconds ready) {
-    GraphNode& placed = graph_.nodes[index(id)];
-    TimelineNode& node = placed.node;
-    node.ready = ready;
-    const bool served_at_all = takes_[index(id)].service > Seconds{};
-    for (const int resource : placed.resources) {
-      if (resource == kNoResource || !served_at_all) {
-        continue;
-      }
-      int& served = last_served_[index(resource)];
-      if (served != kNone) {
-        const Taken& before = takes_[index(served)];
-        node.after.push_back({served, before.service - before.duration, EdgeKind::service});
-      }
-      served = id;
-    }
-    node.start = std::max(ready, earliest_start(node));
-    node.end = node.start + takes_[index(id)].duration;
-    timeline_.order.push_back(id);
-    for (std::size_t i = first_successor_[index(id)]; i < first_successor_[index(id) + 1]; ++i) {
-      const int next = successors_[i];
-      if (--missing_[index(next)] == 0) {
-        events_.emplace(earliest_start(graph_.nodes[index(next)].node), next);
-      }
-    }
-  }
-
-  using Event = std::pair<Seconds, int>;
-
-  Graph graph_;
-  std::vector<Taken> takes_;                  // of each node
-  std::vector<std::size_t> first_successor_;  // where each node's begin in successors_, and the end
-  std::vector<int> successors_;
-  std::vector<int> missing_;      // nodes it comes after that have no place yet
-  std::vector<int> last_served_;  // by each resource
-  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
-  Timeline timeline_;
-};
+  return timeline;
+}
 
 // The node that held up `node` longest; it has one.
 const TimelineNode& binding(const Timeline& timeline, const TimelineNode& node) {
@@ -238,7 +139,7 @@ void count_tail(
 Timeline make_timeline(const Schedule& schedule, const CostModel& costs) {
   Graph graph = make_graph(schedule, costs);
   const std::vector<std::vector<int>> rank_ops = graph.rank_ops;
-  Timeline timeline = Simulation(std::move(graph), costs).run();
+  Timeline timeline = timeline_of(std::move(graph), costs);
   correct_ready(timeline);
   const Tail tail = tail_of(timeline);
   for (int rank = 0; rank < schedule.num_ranks; ++rank) {

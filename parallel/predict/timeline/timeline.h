@@ -69,8 +69,8 @@ struct RankTimes {
 };
 
 struct Timeline {
-  std::vector<TimelineNode> nodes;
-  std::vector<int> order;  // node indices such that every edge points forward in it
+  std::vector<TimelineNode> nodes;  // first the ops of the ranks' lists, one list after another
+  std::vector<int> order;           // node indices such that every edge points forward in it
   std::vector<RankTimes> ranks;
   Seconds step{};
 };

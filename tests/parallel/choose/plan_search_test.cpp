@@ -54,6 +54,15 @@ CostModel with(CostModel costs,
   return costs;
 }
 
+// Without classes of passes, by the costs without codecs.
+ChosenCodecs searched(const Schedule& schedule,
+                      const CostModel& plain,
+                      const std::vector<ClassChoices>& classes,
+                      const SearchLimits& limits = {}) {
+  return search_codecs(
+      schedule, [&](const Choices&) { return plain; }, classes, limits);
+}
+
 class RandomSteps {
  public:
   explicit RandomSteps(unsigned seed) : generator_(seed) {}
@@ -189,7 +198,7 @@ TEST_CASE("gradients that are hidden stay plain, those that the step waits for a
   costs.chunks[1].data_reduction = {{.at = 1.0, .seconds = {1.0}}};
   const CodecChoice quarter{.cost = {.share = 0.25, .encode = {0.5}, .decode = {0.25}}};
   const ChosenCodecs chosen =
-      search_codecs(schedule, costs, offer({gradients_of(0), gradients_of(1)}, {quarter}));
+      searched(schedule, costs, offer({gradients_of(0), gradients_of(1)}, {quarter}));
   CHECK(chosen.plain.value == Approx(10.0));
   CHECK(chosen.step.value == Approx(6.0 + 1.0 + 0.75));
   CHECK(chosen.choices[0] == 0U);
@@ -204,7 +213,7 @@ TEST_CASE("tied critical paths are cut together, though no class of them gains a
   costs.chunks[1].data_reduction = {{.at = 1.0, .seconds = {6.0}}};
   const CodecChoice half{.cost = {.share = 0.5}, .error = 1.0};
   const ChosenCodecs chosen =
-      search_codecs(schedule, costs, offer({gradients_of(0), gradients_of(1)}, {half}));
+      searched(schedule, costs, offer({gradients_of(0), gradients_of(1)}, {half}));
   CHECK(chosen.plain.value == Approx(10.0));
   CHECK(chosen.step.value == Approx(8.0));
   CHECK(chosen.choices[0] == 0U);
@@ -219,7 +228,7 @@ TEST_CASE("of strengths that hide a transfer the one with the least error is tak
   const std::vector<CodecChoice> strengths{{.cost = {.share = 0.1}, .error = 4.0},
                                            {.cost = {.share = 0.4}, .error = 2.0},
                                            {.cost = {.share = 0.9}, .error = 1.0}};
-  const ChosenCodecs chosen = search_codecs(schedule, costs, offer({gradients_of(1)}, strengths));
+  const ChosenCodecs chosen = searched(schedule, costs, offer({gradients_of(1)}, strengths));
   CHECK(chosen.choices[0] == 1U);
   CHECK(chosen.step.value == Approx(6.0));
 }
@@ -237,7 +246,7 @@ TEST_CASE("messages that share a link: compressing one makes room for the others
   const std::vector<TransferClass> backward{{Site::pipeline_backward, 1, Phase::steady},
                                             {Site::pipeline_backward, 1, Phase::cooldown}};
   const CodecChoice tenth{.cost = {.share = 0.1}, .error = 1.0};
-  const ChosenCodecs chosen = search_codecs(schedule, costs, offer(backward, {tenth}));
+  const ChosenCodecs chosen = searched(schedule, costs, offer(backward, {tenth}));
   // Activations arrive at 3 and, received from 4 on, at 6; gradients are ready at 5 and 8, wait for
   // the link, and arrive at 8 and 10; or at 6.2 and 8.2.
   CHECK(chosen.plain.value == Approx(11.0));
@@ -251,9 +260,9 @@ TEST_CASE("what gains less than a hundredth of the step stays plain") {
   CostModel costs = uniform_costs(1, {.forward = {10.0}, .backward_input = {10.0}});
   costs.chunks[0].data_reduction = {{.at = 1.0, .seconds = {0.19}}};
   const CodecChoice best{.cost = {.share = 0.0}};
-  CHECK_FALSE(search_codecs(schedule, costs, offer({gradients_of(0)}, {best})).choices[0]);
+  CHECK_FALSE(searched(schedule, costs, offer({gradients_of(0)}, {best})).choices[0]);
   costs.chunks[0].data_reduction[0].seconds = {0.21};
-  CHECK(search_codecs(schedule, costs, offer({gradients_of(0)}, {best})).choices[0] == 0U);
+  CHECK(searched(schedule, costs, offer({gradients_of(0)}, {best})).choices[0] == 0U);
 }
 
 TEST_CASE("latencies do not shrink, and further rounds pay them again") {
@@ -262,8 +271,8 @@ TEST_CASE("latencies do not shrink, and further rounds pay them again") {
   costs.chunks[0].data_reduction = {{.at = 1.0, .seconds = {0.1}, .exchanges = {.latency = {0.9}}}};
   const CodecChoice once{.cost = {.share = 0.0}};
   const CodecChoice twice{.cost = {.share = 0.0, .rounds = Rounds{.sums = 2}}};
-  CHECK(search_codecs(schedule, costs, offer({gradients_of(0)}, {once})).step.value == Approx(1.9));
-  CHECK_FALSE(search_codecs(schedule, costs, offer({gradients_of(0)}, {twice})).choices[0]);
+  CHECK(searched(schedule, costs, offer({gradients_of(0)}, {once})).step.value == Approx(1.9));
+  CHECK_FALSE(searched(schedule, costs, offer({gradients_of(0)}, {twice})).choices[0]);
 }
 
 TEST_CASE("the search is at most 1 % slower than the best of all combinations") {
@@ -274,7 +283,7 @@ TEST_CASE("the search is at most 1 % slower than the best of all combinations") 
     const std::vector<ClassChoices> classes = random.choices(schedule, costs);
     std::vector<std::optional<std::size_t>> choices(classes.size());
     const Seconds best = exhaustive(schedule, costs, classes, choices);
-    const ChosenCodecs chosen = search_codecs(schedule, costs, classes, {.least_gain = 0.0});
+    const ChosenCodecs chosen = searched(schedule, costs, classes, {.least_gain = 0.0});
     INFO("graph " << graph << ", classes " << classes.size());
     CHECK(make_timeline(schedule, with(costs, classes, chosen.choices)).step == chosen.step);
     CHECK(chosen.step.value <= 1.01 * best.value);
@@ -340,7 +349,7 @@ TEST_CASE("a large step is searched as well as a small one") {
               {{.cost = {.share = 0.1, .encode = {0.02}}, .error = 2.0},
                {.cost = {.share = 0.5, .encode = {0.01}}, .error = 1.0}});
     std::vector<std::optional<std::size_t>> all(classes.size(), 0U);
-    const ChosenCodecs chosen = search_codecs(schedule, costs, classes, {.least_gain = 0.0});
+    const ChosenCodecs chosen = searched(schedule, costs, classes, {.least_gain = 0.0});
     CHECK(make_timeline(schedule, with(costs, classes, chosen.choices)).step == chosen.step);
     CHECK(chosen.step <= chosen.plain);
     CHECK(chosen.step.value <=
@@ -370,7 +379,7 @@ TEST_CASE("with equal stages a faster link never adds compression") {
       weigh(classes, schedule, costs);
       double before = 1e9;
       for (int speed = 0; speed < 40; ++speed) {
-        const double error = error_of(classes, search_codecs(schedule, costs, classes));
+        const double error = error_of(classes, searched(schedule, costs, classes));
         INFO("p " << p << " m " << m << " speed " << speed);
         CHECK(error <= before);
         before = error;
