@@ -19,32 +19,6 @@ namespace slackline {
 
 namespace {
 
-template <typename Applies>
-bool compresses_any(const PlanHistory& plans, const Applies& applies) {
-  return std::ranges::any_of(plans, [&](const PlanFromStep& row) {
-    return std::ranges::any_of(row.plan.classes, [&](const CompressionPlan::Class& one) {
-      return one.codec && applies(one.members);
-    });
-  });
-}
-
-// Whether nothing would code a table that they compress, because the data strategy takes it apart.
-bool has_uncoded_table(const PlanHistory& plans, const MeshJob& job) {
-  return !job.parallel.data_strategy.codes_table(job.parallel.pipeline) &&
-         compresses_any(plans, [](const schedule::TransferClass& members) {
-           return members.site == schedule::Site::embedding;
-         });
-}
-
-void require_coded_table(const PlanHistory& plans, const MeshJob& job) {
-  if (has_uncoded_table(plans, job)) {
-    throw ConfigError(
-        fmt::format("it compresses the tied table, whose sum parallel.data_strategy {} takes "
-                    "apart; use replicate or zero1",
-                    name_of(job.parallel.data_strategy)));
-  }
-}
-
 // Whether they have a codec that leaves things out on sums of passes, for which none is offered: it
 // was chosen for sums at a step's end, under another data strategy. Others go on.
 bool has_unoffered_codecs(const PlanHistory& plans, const PlanJob& job) {
@@ -64,11 +38,20 @@ bool has_unoffered_codecs(const PlanHistory& plans, const PlanJob& job) {
   });
 }
 
+// Says why plans do not fit a job; empty: they do.
 std::string misfit_of(const PlanHistory& plans, const MeshJob& job) {
+  const DataStrategy& strategy = job.parallel.data_strategy;
   for (const PlanFromStep& row : plans) {
     for (const CompressionPlan::Class& one : row.plan.classes) {
       if (!one.codec) {
         continue;
+      }
+      if (one.members.site == schedule::Site::embedding &&
+          !strategy.codes_table(job.parallel.pipeline)) {
+        return fmt::format(
+            "it compresses the tied table, whose sum parallel.data_strategy {} takes apart; use "
+            "replicate or zero1",
+            name_of(strategy));
       }
       std::string misfit = misfit_of(schedule::site_name(one.members.site), *one.codec, job);
       if (!misfit.empty()) {
@@ -82,7 +65,6 @@ std::string misfit_of(const PlanHistory& plans, const MeshJob& job) {
 PlanHistory replayed(const std::string& path, const MeshJob& job) {
   try {
     PlanHistory plans = read_plan_file(path, compressible_classes(job), gather_classes(job));
-    require_coded_table(plans, job);
     if (const std::string misfit = misfit_of(plans, job); !misfit.empty()) {
       throw ConfigError(misfit);
     }
@@ -204,8 +186,7 @@ StoredPlans resumed_plans(const PlanHistory& of_config,
                       !has_unoffered_codecs(stored.plans, job);
   const bool guarded = stored.plans.size() > of_config.size() &&
                        std::equal(of_config.begin(), of_config.end(), stored.plans.begin());
-  const bool continues = (chosen || guarded) && misfit_of(stored.plans, job.mesh).empty() &&
-                         !has_uncoded_table(stored.plans, job.mesh);
+  const bool continues = (chosen || guarded) && misfit_of(stored.plans, job.mesh).empty();
   return continues ? stored : StoredPlans{.plans = of_config};
 }
 
