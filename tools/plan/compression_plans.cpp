@@ -10,6 +10,7 @@
 #include "compress/codec_traits.h"
 #include "core/comm/links/cluster.h"
 #include "core/error.h"
+#include "core/file_errors.h"
 #include "parallel/choose/compression_policy.h"
 #include "parallel/choose/critical_path.h"
 #include "tools/plan/cost_file.h"
@@ -133,13 +134,11 @@ void require_fits(const Cluster& cluster, const std::string& path, const PlanJob
 }
 
 StepCosts fitting_costs(const std::string& path, const PlanJob& job) {
-  StepCosts costs = read_cost_file(path);
-  try {
+  return reading<ConfigError>(path, [&] {
+    StepCosts costs = read_cost_file(path);
     static_cast<void>(cost_model(job.mesh, costs, std::nullopt));
-  } catch (const ConfigError& problem) {
-    throw ConfigError(path + ": " + problem.what());
-  }
-  return costs;
+    return costs;
+  });
 }
 
 void require_runnable(const PlanJob& job) {
@@ -166,9 +165,7 @@ void require_runnable(const PlanJob& job) {
       obstacle = obstacle ? obstacle : std::current_exception();
     }
   }
-  if (obstacle) {
-    std::rethrow_exception(obstacle);
-  }
+  std::rethrow_exception(obstacle);
 }
 
 StoredPlans resumed_plans(const PlanHistory& of_config,

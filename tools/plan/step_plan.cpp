@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "core/file_errors.h"
 #include "core/threads/thread_pool.h"
 #include "model/parameter_table.h"
 #include "parallel/mesh/mesh.h"
@@ -281,16 +282,14 @@ StepPlan read_step_plan(const PlanJob& asked,
   if (!plans) {
     static_cast<void>(compression_plans(job));  // refuses what does not fit the layout
   }
-  try {
-    StepPlan plan = make_step_plan(job, costs, links, plans);
-    plan.costs_from = costs ? costs_path : plan.costs_from;
-    if (links) {
-      plan.links_from = measured ? costs_path : known.from;
-    }
-    return plan;
-  } catch (const ConfigError& problem) {
-    throw ConfigError(costs_path + ": " + problem.what());  // only costs can fail to fit here
+  // Only costs can fail to fit here.
+  StepPlan plan =
+      reading<ConfigError>(costs_path, [&] { return make_step_plan(job, costs, links, plans); });
+  plan.costs_from = costs ? costs_path : plan.costs_from;
+  if (links) {
+    plan.links_from = measured ? costs_path : known.from;
   }
+  return plan;
 }
 
 }  // namespace slackline
