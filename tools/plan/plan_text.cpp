@@ -177,27 +177,25 @@ std::string sync_text(const StepPlan& plan) {
 
 std::string memory_text(const StepPlan& plan) {
   const std::size_t places = std::min(plan.memory.size(), static_cast<std::size_t>(kMaxPlaces));
-  std::string text = fmt::format("{:<32}", "memory in bytes, pipeline rank");
-  for (std::size_t place = 0; place < places; ++place) {
-    text += fmt::format(" {:>14}", place);
-  }
-  text += fmt::format("\n{:<32}", "micro-batches in flight");
-  for (std::size_t place = 0; place < places; ++place) {
-    text += fmt::format(" {:>14}", plan.slots[place]);
-  }
+  const auto row_of = [&](const std::string& name, const auto& number_at) {
+    std::string row = fmt::format("{:<32}", name);
+    for (std::size_t place = 0; place < places; ++place) {
+      row += fmt::format(" {:>14}", number_at(place));
+    }
+    return row + "\n";
+  };
+  std::string text =
+      row_of("memory in bytes, pipeline rank", [](std::size_t place) { return place; }) +
+      row_of("micro-batches in flight", [&](std::size_t place) { return plan.slots[place]; });
   for (std::size_t item = 0; item < plan.memory.front().size(); ++item) {
     const MemoryItem& first = plan.memory.front()[item];
     const bool apart = first.on_host && plan.job.mesh.device == Device::cuda;  // not in the total
-    text += fmt::format("\n{:<32}", first.name + (apart ? ", host" : ""));
-    for (std::size_t place = 0; place < places; ++place) {
-      text += fmt::format(" {:>14}", plan.memory[place].at(item).bytes);
-    }
+    text += row_of(first.name + (apart ? ", host" : ""),
+                   [&](std::size_t place) { return plan.memory[place].at(item).bytes; });
   }
-  text += fmt::format("\n{:<32}", "total");
-  for (std::size_t place = 0; place < places; ++place) {
-    text += fmt::format(" {:>14}", total_bytes(plan.memory[place], plan.job.mesh.device));
-  }
-  text += "\n";
+  text += row_of("total", [&](std::size_t place) {
+    return total_bytes(plan.memory[place], plan.job.mesh.device);
+  });
   if (places < plan.memory.size()) {
     text +=
         fmt::format("and {} more pipeline ranks; --json has all\n", plan.memory.size() - places);

@@ -20,9 +20,7 @@ Html loss_section(const RunRecord& run) {
     all += notice("metrics.jsonl has no steps yet.");
     return all;
   }
-  const auto skipped = std::count_if(metrics.steps.begin(),
-                                     metrics.steps.end(),
-                                     [](const StepRecord& step) { return step.skipped; });
+  const auto skipped = std::ranges::count_if(metrics.steps, &StepRecord::skipped);
   if (skipped > 0) {
     all += notice(fmt::format("{} steps were skipped: loss or norm was not finite.", skipped));
   }

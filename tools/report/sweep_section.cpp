@@ -58,9 +58,8 @@ std::vector<std::string> column_names(const SweepRecord& sweep) {
 }
 
 std::string column_of(const SweepRun& run, const std::string& name) {
-  const auto found = std::find_if(run.columns.begin(), run.columns.end(), [&](const auto& column) {
-    return column.first == name;
-  });
+  const auto found =
+      std::ranges::find(run.columns, name, &std::pair<std::string, std::string>::first);
   return found == run.columns.end() ? "-" : found->second;
 }
 
