@@ -73,7 +73,8 @@ std::vector<PlanJob> all_layouts(const PlanJob& job, const JobWith& job_with) {
               fmt::format("parallel.data={}", d),
               fmt::format("parallel.schedule={}", schedule),
               fmt::format("parallel.chunks={}", interleaved ? kMostChunks : 1),
-              fmt::format("batch.micro={}", micro)};
+              fmt::format("batch.micro={}", micro),
+              "parallel.data_strategy=" + name_of(job.mesh.parallel.data_strategy)};
           if (!job.mesh.parallel.stage_layers.empty()) {
             assignments.emplace_back("parallel.stage_layers=[]");
           }

@@ -251,10 +251,8 @@ std::string compression_text(const StepPlan& plan) {
                       "{} of {} classes of transfers are compressed\n", codecs, row.classes.size());
   }
   for (const PlannedClass& row : plan.classes()) {
-    text += fmt::format("  {}, stage {}, {}: {} ({})\n",
-                        schedule::site_name(row.members.site),
-                        row.members.stage,
-                        schedule::phase_name(row.members.phase),
+    text += fmt::format("  {}: {} ({})\n",
+                        schedule::class_text(row.members),
                         row.codec ? short_text(*row.codec) : "plain",
                         shown_line(row.reason));
   }
