@@ -5,6 +5,8 @@
 
 namespace slackline::report {
 
+namespace {
+
 const PlannedClasses& planned_at(const StepPlan& plan, std::int64_t step) {
   const PlannedClasses* found = &plan.compression.front();
   for (const PlannedClasses& row : plan.compression) {
@@ -14,6 +16,8 @@ const PlannedClasses& planned_at(const StepPlan& plan, std::int64_t step) {
   }
   return *found;
 }
+
+}  // namespace
 
 bool is_compressed(const PlannedClass& row) {
   return row.codec && row.sent_bytes < row.raw_bytes;
@@ -38,8 +42,20 @@ CompressedTransfers::CompressedTransfers(const StepPlan& plan, std::int64_t step
 bool CompressedTransfers::contains(const schedule::TransferId& message) const {
   const auto phase = phases_.find(message);
   return phase != phases_.end() &&
-         contains(schedule::TransferClass{
-             .site = message.site, .stage = message.stage, .phase = phase->second});
+         classes_.contains({.site = message.site, .stage = message.stage, .phase = phase->second});
+}
+
+bool CompressedTransfers::contains(const schedule::TimelineNode& node) const {
+  switch (node.kind) {
+    case schedule::NodeKind::transfer:
+      return contains(schedule::id_of_send(node.op));
+    case schedule::NodeKind::data_reduction:
+    case schedule::NodeKind::embedding_sync:
+    case schedule::NodeKind::parameter_gather:
+      return classes_.contains(node.members);
+    default:
+      return false;
+  }
 }
 
 }  // namespace slackline::report

@@ -61,19 +61,6 @@ std::optional<Look> look_of(const schedule::Schedule& schedule, const TimelineNo
   return std::nullopt;
 }
 
-bool is_compressed(const CompressedTransfers& compressed, const TimelineNode& node) {
-  switch (node.kind) {
-    case NodeKind::transfer:
-      return compressed.contains(schedule::id_of_send(node.op));
-    case NodeKind::data_reduction:
-    case NodeKind::embedding_sync:
-    case NodeKind::parameter_gather:
-      return compressed.contains(node.members);
-    default:
-      return false;
-  }
-}
-
 }  // namespace
 
 StepBars predicted_bars(const StepPlan& plan) {
@@ -96,7 +83,7 @@ StepBars predicted_bars(const StepPlan& plan) {
          .label = look->name,
          .title = fmt::format("{}: {}", look->name, seconds_text(node.duration().value)),
          .critical = critical[id],
-         .compressed = is_compressed(compressed, node)});
+         .compressed = compressed.contains(node)});
   }
   return step;
 }
