@@ -177,32 +177,27 @@ std::vector<MemoryItem> memory_plan(const PlanJob& planned,
   if (planned.outer.is_on()) {
     arriving += bytes_under_way(rank, planned);
   }
-  // Saving copies what this rank writes, so that training goes on meanwhile.
   std::vector<MemoryItem> items = model_items(job, rank);
-  const std::vector<MemoryItem> others = {
-      {"AdamW moments (fp32)", pieces.moments},
-      {"activations", activation_bytes(job.model, executor, place.pipeline)},
-      {"workspace", executor_workspace_bytes(job.model, executor, {num_threads, job.device})},
-      {"tokens of a step", tokens_bytes(job)},
-      {"sums under way (slices of other ranks)", arriving, true},
-      {"checkpoint staging", pieces.saved + compression.saved, true},
-      {"token files (mapped)", planned.token_file_bytes, true},
-      {"program and libraries", program_bytes(job), true},
-  };
-  items.insert(items.end(), others.begin(), others.end());
+  const auto add = [&](std::initializer_list<MemoryItem> more) { items.insert(items.end(), more); };
+  add({{"AdamW moments (fp32)", pieces.moments},
+       {"activations", activation_bytes(job.model, executor, place.pipeline)},
+       {"workspace", executor_workspace_bytes(job.model, executor, workers)},
+       {"tokens of a step", tokens_bytes(job)}});
   if (planned.outer.is_on()) {
-    items.insert(items.end() - 4, {"outer anchor, momentum and what travels (fp32)", pieces.outer});
+    add({{"outer anchor, momentum and what travels (fp32)", pieces.outer}});
   }
   // Places of the pipeline have the same rows, whatever is coded or trained at each.
-  const bool codes = rounds.codec || std::ranges::any_of(plans, [](const PlanFromStep& plan) {
-                       return plan.plan.compresses_anything();
-                     });
-  if (codes) {
-    items.insert(
-        items.end() - 4,
-        {{"compression (state)", compression.state},
+  if (rounds.codec || std::ranges::any_of(plans, [](const PlanFromStep& plan) {
+        return plan.plan.compresses_anything();
+      })) {
+    add({{"compression (state)", compression.state},
          {"compression (messages, scratch)", compression.messages + compression.workspace}});
   }
+  // Saving copies what this rank writes, so that training goes on meanwhile.
+  add({{"sums under way (slices of other ranks)", arriving, true},
+       {"checkpoint staging", pieces.saved + compression.saved, true},
+       {"token files (mapped)", planned.token_file_bytes, true},
+       {"program and libraries", program_bytes(job), true}});
   return items;
 }
 
