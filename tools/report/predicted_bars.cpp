@@ -8,7 +8,6 @@
 #include "tools/report/charts/step_bars.h"
 #include "tools/report/charts/units.h"
 #include "tools/report/compressed_transfers.h"
-#include "tools/report/critical_nodes.h"
 
 namespace slackline::report {
 
@@ -62,6 +61,16 @@ std::optional<Look> look_of(const schedule::Schedule& schedule, const TimelineNo
 }
 
 }  // namespace
+
+std::vector<bool> critical_nodes(const schedule::Timeline& timeline) {
+  constexpr double kNoise = 1e-9;  // of the step: sums along different paths round differently
+  std::vector<bool> critical;
+  critical.reserve(timeline.nodes.size());
+  for (const schedule::Seconds slack : schedule::slack_of(timeline)) {
+    critical.push_back(slack <= kNoise * timeline.step);
+  }
+  return critical;
+}
 
 StepBars predicted_bars(const StepPlan& plan) {
   const std::vector<bool> critical = critical_nodes(plan.timeline);

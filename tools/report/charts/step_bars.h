@@ -42,6 +42,9 @@ struct StepBars {
   std::int64_t step = 0;  // 0: not known
 };
 
+// Which nodes of a timeline have no slack: were one later, so would be the step.
+[[nodiscard]] std::vector<bool> critical_nodes(const schedule::Timeline& timeline);
+
 // One replica's pipeline ranks, as costs predict them, under the plan in force.
 [[nodiscard]] StepBars predicted_bars(const StepPlan& plan);
 
