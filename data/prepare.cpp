@@ -171,7 +171,6 @@ PrepareSummary prepare(const PrepareOptions& options,
     throw FileError(fmt::format("{}: no text in the input files", options.inputs.front()));
   }
   summary.documents = writer.num_documents();
-  summary.sequences = writer.num_sequences();
   summary.tokens = writer.num_tokens();
   tokenizer_writer.sync();
   if (trained.model) {

@@ -203,8 +203,6 @@ std::string memory_text(const StepPlan& plan) {
   return text;
 }
 
-}  // namespace
-
 std::string classes_text(const StepPlan& plan) {
   const std::vector<PlannedClass>& classes = plan.classes();
   if (classes.empty()) {
@@ -233,28 +231,6 @@ std::string classes_text(const StepPlan& plan) {
         compressed
             ? fmt::format(" {:>17}  {}\n", row.sent_bytes, row.codec ? short_text(*row.codec) : "-")
             : "\n";
-  }
-  return text;
-}
-
-std::string compression_text(const StepPlan& plan) {
-  std::string text;
-  for (const PlannedClasses& row : plan.compression) {
-    const auto codecs =
-        std::count_if(row.classes.begin(), row.classes.end(), [](const PlannedClass& members) {
-          return members.codec.has_value();
-        });
-    text += fmt::format("from step {}: ", row.from_step);
-    text += codecs == 0
-                ? "no transfer is compressed\n"
-                : fmt::format(
-                      "{} of {} classes of transfers are compressed\n", codecs, row.classes.size());
-  }
-  for (const PlannedClass& row : plan.classes()) {
-    text += fmt::format("  {}: {} ({})\n",
-                        schedule::class_text(row.members),
-                        row.codec ? short_text(*row.codec) : "plain",
-                        shown_line(row.reason));
   }
   return text;
 }
@@ -305,6 +281,30 @@ std::string round_text(const StepPlan& plan) {
   }
   return text + fmt::format("slack        none: the end of a round waits; {:.4f} s a step\n\n",
                             step + seconds / steps);
+}
+
+}  // namespace
+
+std::string compression_text(const StepPlan& plan) {
+  std::string text;
+  for (const PlannedClasses& row : plan.compression) {
+    const auto codecs =
+        std::count_if(row.classes.begin(), row.classes.end(), [](const PlannedClass& members) {
+          return members.codec.has_value();
+        });
+    text += fmt::format("from step {}: ", row.from_step);
+    text += codecs == 0
+                ? "no transfer is compressed\n"
+                : fmt::format(
+                      "{} of {} classes of transfers are compressed\n", codecs, row.classes.size());
+  }
+  for (const PlannedClass& row : plan.classes()) {
+    text += fmt::format("  {}: {} ({})\n",
+                        schedule::class_text(row.members),
+                        row.codec ? short_text(*row.codec) : "plain",
+                        shown_line(row.reason));
+  }
+  return text;
 }
 
 std::string plan_text(const StepPlan& plan) {

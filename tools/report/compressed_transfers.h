@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "parallel/predict/timeline/timeline.h"
 #include "tools/plan/step_plan.h"
 
 namespace slackline::report {

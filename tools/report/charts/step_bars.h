@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "parallel/predict/timeline/chrome_trace.h"
+#include "parallel/predict/timeline/timeline.h"
 #include "tools/plan/step_plan.h"
 
 namespace slackline::report {
