@@ -131,14 +131,12 @@ Html remarks(const RunRecord& run) {
   } else if (!run.plan.has_measured_costs && run.config.device != Device::rehearsal) {
     all += notice(
         "The run has no costs.json, which is written after its sixth step. The predicted timeline "
-        "is "
-        "made of assumed speeds: its order is right, its seconds are not.");
+        "is made of assumed speeds: its order is right, its seconds are not.");
   }
   if (run.trace.empty()) {
     all += notice(
         "There is no measured timeline, for the run has no trace.json. Train with --set trace=true "
-        "to "
-        "get one.");
+        "to get one.");
   }
   return all;
 }
