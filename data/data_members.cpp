@@ -34,26 +34,19 @@ void weigh_by_samples(const std::vector<DataSource>& sources,
   }
 }
 
-// Remembers the tokenizer of the first file that has one, and compares the others with it.
-class TokenizerOfAll {
- public:
-  void add(const TokenFile& file) {
-    std::optional<StoredTokenizer> found = data_tokenizer(file);
-    if (!found) {
-      return;
-    }
-    if (!first_) {
-      first_ = std::move(found);
-    } else {
-      require_same_tokenizer(*found, *first_);
-    }
+// Opens a source's file, whose tokenizer has to be that of the first file that has one.
+std::shared_ptr<const TokenFile> open_source(const DataSource& source,
+                                             std::int64_t vocabulary,
+                                             DataMembers& members) {
+  std::shared_ptr<const TokenFile> file = open_token_file(source.path, vocabulary);
+  std::optional<StoredTokenizer> found = data_tokenizer(*file);
+  if (found && members.tokenizer) {
+    require_same_tokenizer(*found, *members.tokenizer);
+  } else if (found) {
+    members.tokenizer = std::move(found);
   }
-
-  [[nodiscard]] std::optional<StoredTokenizer> take() { return std::move(first_); }
-
- private:
-  std::optional<StoredTokenizer> first_;
-};
+  return file;
+}
 
 }  // namespace
 
@@ -74,10 +67,8 @@ DataMembers open_data(const DataConfig& config, std::int64_t vocabulary, std::in
   constexpr std::string_view kTraining = "training";
   constexpr std::string_view kValidation = "validation";
   DataMembers members;
-  TokenizerOfAll tokenizer;
   for (const DataSource& source : config.train) {
-    const std::shared_ptr<const TokenFile> file = open_token_file(source.path, vocabulary);
-    tokenizer.add(*file);
+    const std::shared_ptr<const TokenFile> file = open_source(source, vocabulary, members);
     DataMember& train = members.train.emplace_back(whole_file(file, source, kTraining));
     const auto bounds = split_bounds(config.split, file->num_sequences());
     train.num_sequences = bounds[1];
@@ -88,16 +79,14 @@ DataMembers open_data(const DataConfig& config, std::int64_t vocabulary, std::in
     }
   }
   for (const DataSource& source : config.valid) {
-    const std::shared_ptr<const TokenFile> file = open_token_file(source.path, vocabulary);
-    tokenizer.add(*file);
-    members.valid.emplace_back(whole_file(file, source, kValidation));
+    members.valid.push_back(
+        whole_file(open_source(source, vocabulary, members), source, kValidation));
   }
   weigh_by_samples(config.train, sequence, members.train);
   weigh_by_samples(config.valid, sequence, members.valid);
   for (std::size_t m = 0; config.valid.empty() && m < members.valid.size(); ++m) {
     members.valid[m].weight = members.train[m].weight;
   }
-  members.tokenizer = tokenizer.take();
   return members;
 }
 

@@ -117,30 +117,19 @@ void require_names_are_free(const PrepareOptions& options) {
   }
 }
 
-// Encodes documents into the writer, sequence by sequence.
-class Encoder {
- public:
-  Encoder(const Tokenizer& tokenizer, MegatronWriter& writer)
-      : tokenizer_(tokenizer), writer_(writer) {}
-
-  void add(const DocumentPiece& piece) {
-    ids_.clear();
-    tokenizer_.encode(piece.text, piece.part, ids_);
-    if (piece.ends_document) {
-      ids_.push_back(tokenizer_.end_of_text());
-    }
-    writer_.append(ids_);
-    writer_.end_sequence();
-    if (piece.ends_document) {
-      writer_.end_document();
-    }
+// Encodes a piece of a document into a sequence of the writer.
+void write_piece(const DocumentPiece& piece, const Tokenizer& tokenizer, MegatronWriter& writer) {
+  std::vector<TokenId> ids;
+  tokenizer.encode(piece.text, piece.part, ids);
+  if (piece.ends_document) {
+    ids.push_back(tokenizer.end_of_text());
   }
-
- private:
-  const Tokenizer& tokenizer_;
-  MegatronWriter& writer_;
-  std::vector<TokenId> ids_;
-};
+  writer.append(ids);
+  writer.end_sequence();
+  if (piece.ends_document) {
+    writer.end_document();
+  }
+}
 
 }  // namespace
 
@@ -161,7 +150,6 @@ PrepareSummary prepare(const PrepareOptions& options,
   FileWriter tokenizer_writer(tokenizer_path(options.out));
   tokenizer_writer.write(tokenizer_to_json(*tokenizer));
 
-  Encoder encoder(*tokenizer, writer);
   PrepareSummary summary{.vocabulary = tokenizer->vocabulary_size()};
   PrepareProgress state{.bytes_total = total_bytes(options.inputs)};
   for (const std::string& path : options.inputs) {
@@ -169,7 +157,7 @@ PrepareSummary prepare(const PrepareOptions& options,
     const auto reader = open_documents(
         path, [&tokenizer](std::string_view text) { return tokenizer->split_point(text); });
     while (const std::optional<DocumentPiece> piece = reader->next()) {
-      encoder.add(*piece);
+      write_piece(*piece, *tokenizer, writer);
       summary.text_bytes += piece->text.size();
       state.bytes_read = bytes_before + reader->bytes_read();
       state.tokens = writer.num_tokens();
@@ -183,7 +171,6 @@ PrepareSummary prepare(const PrepareOptions& options,
     throw FileError(fmt::format("{}: no text in the input files", options.inputs.front()));
   }
   summary.documents = writer.num_documents();
-  summary.sequences = writer.num_sequences();
   summary.tokens = writer.num_tokens();
   tokenizer_writer.sync();
   if (trained.model) {

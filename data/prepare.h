@@ -29,7 +29,6 @@ struct PrepareProgress {
 
 struct PrepareSummary {
   std::uint64_t documents = 0;
-  std::uint64_t sequences = 0;
   std::uint64_t tokens = 0;  // end-of-text included
   std::uint64_t text_bytes = 0;
   std::int64_t vocabulary = 0;

@@ -130,31 +130,14 @@ void read_model(JsonReader model, const std::string& source, ByteLevelVocabulary
 
 // The library numbers added tokens itself: by the vocabulary where it has them, else one after the
 // other behind it.
-class AddedTokenIds {
- public:
-  explicit AddedTokenIds(const std::vector<std::string>& tokens) {
-    for (std::size_t id = 0; id < tokens.size(); ++id) {
-      if (!tokens[id].empty()) {
-        ids_.emplace(tokens[id], static_cast<TokenId>(id));
-      }
-    }
-    next_ = static_cast<TokenId>(ids_.size());
-  }
-
-  TokenId id_of(const std::string& content) {
-    const auto known = ids_.find(content);
-    const TokenId id = known == ids_.end() ? next_ : known->second;
-    next_ = std::max(next_, id + 1);
-    return id;
-  }
-
- private:
-  std::unordered_map<std::string_view, TokenId> ids_;
-  TokenId next_ = 0;
-};
-
 void read_added_tokens(std::vector<JsonReader> entries, ByteLevelVocabulary& vocabulary) {
-  AddedTokenIds ids(vocabulary.tokens);
+  std::unordered_map<std::string_view, TokenId> ids;
+  for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) {
+    if (!vocabulary.tokens[id].empty()) {
+      ids.emplace(vocabulary.tokens[id], static_cast<TokenId>(id));
+    }
+  }
+  auto next = static_cast<TokenId>(ids.size());
   std::unordered_set<std::string> seen;
   for (JsonReader& entry : entries) {
     require(entry, "single_word", "false");
@@ -162,7 +145,10 @@ void read_added_tokens(std::vector<JsonReader> entries, ByteLevelVocabulary& voc
     if (!seen.insert(token.content).second) {
       entry.fail("content", "is there twice");
     }
-    if (const TokenId expected = ids.id_of(token.content); token.id != expected) {
+    const auto known = ids.find(token.content);
+    const TokenId expected = known == ids.end() ? next : known->second;
+    next = std::max(next, expected + 1);
+    if (token.id != expected) {
       entry.fail("id", fmt::format("the library gives this token the id {}", expected));
     }
     vocabulary.added.push_back(std::move(token));

@@ -33,8 +33,6 @@ class MegatronWriter {
 
   [[nodiscard]] std::uint64_t num_tokens() const { return num_tokens_; }
 
-  [[nodiscard]] std::uint64_t num_sequences() const { return lengths_.size(); }
-
   [[nodiscard]] std::uint64_t num_documents() const { return boundaries_.size() - 1; }
 
  private:

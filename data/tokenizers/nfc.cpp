@@ -43,12 +43,6 @@ std::string_view two_accents(char32_t character) {
   }
 }
 
-bool is_ordered(const std::vector<Mark>& marks) {
-  return std::is_sorted(marks.begin(), marks.end(), [](const Mark& a, const Mark& b) {
-    return a.combining_class < b.combining_class;
-  });
-}
-
 // Puts runs of accents into the order that normal forms have. ICU does so itself, in time that
 // grows with the square of a run's length.
 std::string with_ordered_marks(std::string_view text) {
@@ -56,10 +50,8 @@ std::string with_ordered_marks(std::string_view text) {
   result.reserve(text.size());
   std::vector<Mark> marks;
   const auto put_marks = [&] {
-    if (!is_ordered(marks)) {
-      std::stable_sort(marks.begin(), marks.end(), [](const Mark& a, const Mark& b) {
-        return a.combining_class < b.combining_class;
-      });
+    if (!std::ranges::is_sorted(marks, {}, &Mark::combining_class)) {
+      std::ranges::stable_sort(marks, {}, &Mark::combining_class);
     }
     for (const Mark& mark : marks) {
       result += mark.bytes;

@@ -51,11 +51,8 @@ constexpr std::array<KindRange, 45> kSinceUnicode14 = {{
 }};
 
 CharKind kind_since_unicode_14(char32_t character) {
-  const auto* const range = std::upper_bound(
-      kSinceUnicode14.begin(),
-      kSinceUnicode14.end(),
-      character,
-      [](char32_t value, const KindRange& listed) { return value < listed.first; });
+  const auto* const range =
+      std::ranges::upper_bound(kSinceUnicode14, character, {}, &KindRange::first);
   if (range == kSinceUnicode14.begin() || character > std::prev(range)->last) {
     return CharKind::other;
   }

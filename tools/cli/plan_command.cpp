@@ -97,30 +97,19 @@ void print_plan(const PlanOptions& options) {
   if (!options.trace.empty()) {
     write_file_atomically(options.trace, plan_trace(plan));
   }
+  const auto job_with = [&](const std::vector<std::string>& assignments) {
+    return plan_job_with(document.resolved(), assignments);
+  };
   LayoutAdvice advice;
   if (config.parallel.num_ranks() > 1 && !config.parallel.groups_apart) {
-    advice = advise_layouts(
-        plan.job,
-        [&](std::vector<std::string> assignments) {
-          assignments.push_back("parallel.data_strategy=" +
-                                name_of(plan.job.mesh.parallel.data_strategy));
-          return plan_job_with(document.resolved(), assignments);
-        },
-        plan.costs,
-        plan.links);
+    advice = advise_layouts(plan.job, job_with, plan.costs, plan.links);
   }
   StrategyRanking strategies;
   const ParallelConfig& parallel = plan.job.mesh.parallel;
   if (parallel.data > 1) {
     strategies = rank_strategies(plan.job, plan.costs, plan.links);
   }
-  const std::vector<LinkWay> ways = ways_over_links(
-      plan.job,
-      [&](const std::vector<std::string>& assignments) {
-        return plan_job_with(document.resolved(), assignments);
-      },
-      plan.costs,
-      plan.links);
+  const std::vector<LinkWay> ways = ways_over_links(plan.job, job_with, plan.costs, plan.links);
   const std::vector<DataTableRow> data = planned_data(config);
   if (options.json) {
     print_json(plan_json(plan,

@@ -88,17 +88,13 @@ void add_report_command(Command root) {
       "--out", &options->out, "The file to write; else report.html in the first RUN_DIR");
   command.footer(
       "The file needs no server, no network and no scripts. It shows losses, where each step's "
-      "time "
-      "went,\n"
+      "time went,\n"
       "a step's timeline as predicted (and as measured, where the run was trained with "
-      "trace=true), "
-      "bytes\n"
+      "trace=true), bytes\n"
       "raw and sent, and of sweeps tables and speed against loss. A last line of metrics.jsonl "
-      "that a "
-      "crash\n"
+      "that a crash\n"
       "cut is left out, with a remark. Ends with 3, and writes nothing, when a directory is no run "
-      "or "
-      "a file\n"
+      "or a file\n"
       "is missing or corrupt, or when --out exists and is no report.\n"
       "Example: slackline report runs/first runs/second --out comparison.html");
   command.runs([options] { write_report(*options); });

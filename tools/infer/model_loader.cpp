@@ -6,6 +6,7 @@
 
 #include "core/checkpoint/checkpoint_directory.h"
 #include "core/error.h"
+#include "core/file_errors.h"
 #include "core/file_io.h"
 #include "core/json_reader.h"
 #include "core/kernels/attention/attention.h"
@@ -81,11 +82,9 @@ Checkpoint open_checkpoint(const std::string& directory) {
 
 ModelConfig checkpoint_model(const Checkpoint& checkpoint) {
   const std::string source = fmt::format("{}/{}: model", checkpoint.path(), kManifestName);
-  try {
+  return reading(source, [&] {
     return read_model_config(JsonReader::parse(checkpoint.documents().model, source));
-  } catch (const ConfigError& error) {
-    throw FileError(fmt::format("{}: {}", source, error.what()));
-  }
+  });
 }
 
 void require_model(const Checkpoint& checkpoint, const ModelConfig& config) {

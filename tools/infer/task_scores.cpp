@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "core/file_errors.h"
 #include "core/shown_text.h"
 #include "model/generate/decoder.h"
 #include "tools/infer/text_tokens.h"
@@ -24,16 +25,6 @@ struct Likelihood {
   [[nodiscard]] double mean() const { return log_probability / static_cast<double>(tokens); }
 };
 
-// Calls what encodes text: what is wrong with it is wrong with the file.
-template <typename Encode>
-[[nodiscard]] auto in_file(const Encode& encode) {
-  try {
-    return encode();
-  } catch (const ConfigError& problem) {
-    throw FileError(problem.what());
-  }
-}
-
 class TaskScorer {
  public:
   TaskScorer(const InferenceModel& model, const std::string& path, const ScoreOptions& options)
@@ -44,7 +35,8 @@ class TaskScorer {
 
   void add(const Task& task, TaskScores& scores) {
     const std::string where = fmt::format("{}: line {}", path_, task.line);
-    const TextBefore context = in_file([&] { return TextBefore(model_, task.context, where); });
+    const TextBefore context =
+        reading(where, [&] { return TextBefore(model_, task.context, where); });
     std::vector<Likelihood> choices;
     for (const std::string& choice : task.choices) {
       choices.push_back(likelihood(context, choice, where));
@@ -56,18 +48,12 @@ class TaskScorer {
       scores.target_tokens += target.tokens;
       return;
     }
-    const auto best = [&](auto less) {
-      return static_cast<std::size_t>(std::max_element(choices.begin(), choices.end(), less) -
+    const auto best_by = [&](auto value) {
+      return static_cast<std::size_t>(std::ranges::max_element(choices, {}, value) -
                                       choices.begin());
     };
-    const auto by_total = [](const Likelihood& a, const Likelihood& b) {
-      return a.log_probability < b.log_probability;
-    };
-    const auto by_mean = [](const Likelihood& a, const Likelihood& b) {
-      return a.mean() < b.mean();
-    };
-    count(best(by_total) == *task.answer, scores.by_total);
-    count(best(by_mean) == *task.answer, scores.by_mean);
+    count(best_by(&Likelihood::log_probability) == *task.answer, scores.by_total);
+    count(best_by(&Likelihood::mean) == *task.answer, scores.by_mean);
   }
 
  private:
@@ -79,7 +65,7 @@ class TaskScorer {
   Likelihood likelihood(const TextBefore& context,
                         const std::string& choice,
                         const std::string& where) {
-    FollowedText text = in_file([&] { return context.followed_by(choice); });
+    FollowedText text = reading(where, [&] { return context.followed_by(choice); });
     if (text.after.empty()) {
       throw FileError(fmt::format("{}: '{}' adds no token to its context, so it has no likelihood",
                                   where,

@@ -10,6 +10,7 @@
 #include "compress/codec_traits.h"
 #include "core/comm/links/cluster.h"
 #include "core/error.h"
+#include "core/file_errors.h"
 #include "parallel/choose/compression_policy.h"
 #include "parallel/choose/critical_path.h"
 #include "tools/plan/cost_file.h"
@@ -18,32 +19,6 @@
 namespace slackline {
 
 namespace {
-
-template <typename Applies>
-bool compresses_any(const PlanHistory& plans, const Applies& applies) {
-  return std::ranges::any_of(plans, [&](const PlanFromStep& row) {
-    return std::ranges::any_of(row.plan.classes, [&](const CompressionPlan::Class& one) {
-      return one.codec && applies(one.members);
-    });
-  });
-}
-
-// Whether nothing would code a table that they compress, because the data strategy takes it apart.
-bool has_uncoded_table(const PlanHistory& plans, const MeshJob& job) {
-  return !job.parallel.data_strategy.codes_table(job.parallel.pipeline) &&
-         compresses_any(plans, [](const schedule::TransferClass& members) {
-           return members.site == schedule::Site::embedding;
-         });
-}
-
-void require_coded_table(const PlanHistory& plans, const MeshJob& job) {
-  if (has_uncoded_table(plans, job)) {
-    throw ConfigError(
-        fmt::format("it compresses the tied table, whose sum parallel.data_strategy {} takes "
-                    "apart; use replicate or zero1",
-                    name_of(job.parallel.data_strategy)));
-  }
-}
 
 // Whether they have a codec that leaves things out on sums of passes, for which none is offered: it
 // was chosen for sums at a step's end, under another data strategy. Others go on.
@@ -64,11 +39,20 @@ bool has_unoffered_codecs(const PlanHistory& plans, const PlanJob& job) {
   });
 }
 
+// Says why plans do not fit a job; empty: they do.
 std::string misfit_of(const PlanHistory& plans, const MeshJob& job) {
+  const DataStrategy& strategy = job.parallel.data_strategy;
   for (const PlanFromStep& row : plans) {
     for (const CompressionPlan::Class& one : row.plan.classes) {
       if (!one.codec) {
         continue;
+      }
+      if (one.members.site == schedule::Site::embedding &&
+          !strategy.codes_table(job.parallel.pipeline)) {
+        return fmt::format(
+            "it compresses the tied table, whose sum parallel.data_strategy {} takes apart; use "
+            "replicate or zero1",
+            name_of(strategy));
       }
       std::string misfit = misfit_of(schedule::site_name(one.members.site), *one.codec, job);
       if (!misfit.empty()) {
@@ -82,7 +66,6 @@ std::string misfit_of(const PlanHistory& plans, const MeshJob& job) {
 PlanHistory replayed(const std::string& path, const MeshJob& job) {
   try {
     PlanHistory plans = read_plan_file(path, compressible_classes(job), gather_classes(job));
-    require_coded_table(plans, job);
     if (const std::string misfit = misfit_of(plans, job); !misfit.empty()) {
       throw ConfigError(misfit);
     }
@@ -151,13 +134,11 @@ void require_fits(const Cluster& cluster, const std::string& path, const PlanJob
 }
 
 StepCosts fitting_costs(const std::string& path, const PlanJob& job) {
-  StepCosts costs = read_cost_file(path);
-  try {
+  return reading<ConfigError>(path, [&] {
+    StepCosts costs = read_cost_file(path);
     static_cast<void>(cost_model(job.mesh, costs, std::nullopt));
-  } catch (const ConfigError& problem) {
-    throw ConfigError(path + ": " + problem.what());
-  }
-  return costs;
+    return costs;
+  });
 }
 
 void require_runnable(const PlanJob& job) {
@@ -184,9 +165,7 @@ void require_runnable(const PlanJob& job) {
       obstacle = obstacle ? obstacle : std::current_exception();
     }
   }
-  if (obstacle) {
-    std::rethrow_exception(obstacle);
-  }
+  std::rethrow_exception(obstacle);
 }
 
 StoredPlans resumed_plans(const PlanHistory& of_config,
@@ -204,8 +183,7 @@ StoredPlans resumed_plans(const PlanHistory& of_config,
                       !has_unoffered_codecs(stored.plans, job);
   const bool guarded = stored.plans.size() > of_config.size() &&
                        std::equal(of_config.begin(), of_config.end(), stored.plans.begin());
-  const bool continues = (chosen || guarded) && misfit_of(stored.plans, job.mesh).empty() &&
-                         !has_uncoded_table(stored.plans, job.mesh);
+  const bool continues = (chosen || guarded) && misfit_of(stored.plans, job.mesh).empty();
   return continues ? stored : StoredPlans{.plans = of_config};
 }
 

@@ -137,8 +137,10 @@ std::string link_text(std::string_view scope, const Cluster::Link& link) {
       link.source);
 }
 
-std::string list_text(const std::vector<std::string>& items) {
-  return items.empty() ? "[]" : fmt::format("[\n    {}\n  ]", joined(items, ",\n    "));
+constexpr std::string_view kNextRow = ",\n    ";
+
+std::string list_text(const std::string& rows) {
+  return rows.empty() ? "[]" : fmt::format("[\n    {}\n  ]", rows);
 }
 
 }  // namespace
@@ -163,23 +165,13 @@ std::string cost_file_text(const StepCosts& costs) {
                         kPrecisions[*costs.precision == DType::f32 ? 0 : 1]);
   }
   if (!costs.nodes.empty()) {
-    std::vector<std::string> nodes;
-    nodes.reserve(costs.nodes.size());
-    for (const Cluster::Nodes& kind : costs.nodes) {
-      nodes.push_back(fmt::format(R"({{"count": {}, "devices": {}}})", kind.count, kind.devices));
-    }
-    text += fmt::format("  \"nodes\": [{}],\n", joined(nodes, ", "));
+    const auto nodes_text = [](const Cluster::Nodes& kind) {
+      return fmt::format(R"({{"count": {}, "devices": {}}})", kind.count, kind.devices);
+    };
+    text += fmt::format("  \"nodes\": [{}],\n", joined_of(costs.nodes, ", ", nodes_text));
   }
   if (costs.codecs_take_compute) {
     text += "  \"codecs_take_compute\": true,\n";
-  }
-  std::vector<std::string> ops;
-  for (const OpCost& op : costs.ops) {
-    ops.push_back(op_text(op));
-  }
-  std::vector<std::string> codecs;
-  for (const CodecCost& codec : costs.codecs) {
-    codecs.push_back(codec_text(codec));
   }
   std::vector<std::string> links;
   if (costs.node_link) {
@@ -190,10 +182,10 @@ std::string cost_file_text(const StepCosts& costs) {
   }
   return text +
          fmt::format("  \"ops\": {},\n  \"codecs\": {},\n  \"errors\": {},\n  \"links\": {}\n}}\n",
-                     list_text(ops),
-                     list_text(codecs),
-                     list_text(codec_error_texts(costs.errors.tried())),
-                     list_text(links));
+                     list_text(joined_of(costs.ops, kNextRow, op_text)),
+                     list_text(joined_of(costs.codecs, kNextRow, codec_text)),
+                     list_text(joined(codec_error_texts(costs.errors.tried()), kNextRow)),
+                     list_text(joined(links, kNextRow)));
 }
 
 }  // namespace slackline

@@ -104,9 +104,8 @@ std::string direct_sums_hint(const ParallelConfig& config,
     return "";
   }
   return fmt::format(
-      "sums over {} data ranks go directly between nodes, whose links are not known; "
-      "--set network.collectives=hierarchical sends {} times fewer bytes there, and adds in "
-      "another "
+      "sums over {} data ranks go directly between nodes, whose links are not known; --set "
+      "network.collectives=hierarchical sends {} times fewer bytes there, and adds in another "
       "order",
       config.data,
       of_node);

@@ -16,7 +16,7 @@
 #include "tools/plan/compression_plans.h"
 #include "tools/plan/decided_groups.h"
 #include "tools/plan/memory_plan.h"
-#include "tools/plan/predicted_step.h"
+#include "tools/plan/predicted_timeline.h"
 
 namespace slackline {
 
@@ -73,7 +73,8 @@ std::vector<PlanJob> all_layouts(const PlanJob& job, const JobWith& job_with) {
               fmt::format("parallel.data={}", d),
               fmt::format("parallel.schedule={}", schedule),
               fmt::format("parallel.chunks={}", interleaved ? kMostChunks : 1),
-              fmt::format("batch.micro={}", micro)};
+              fmt::format("batch.micro={}", micro),
+              "parallel.data_strategy=" + name_of(job.mesh.parallel.data_strategy)};
           if (!job.mesh.parallel.stage_layers.empty()) {
             assignments.emplace_back("parallel.stage_layers=[]");
           }
@@ -93,7 +94,7 @@ std::vector<PlanJob> all_layouts(const PlanJob& job, const JobWith& job_with) {
 // it.
 schedule::Seconds likely_step(const PlanJob& job, const StepCosts& costs, const LinkSpeeds& links) {
   const MeshLists lists(job.mesh);
-  schedule::Seconds step = predicted_step(lists, costs, links);
+  schedule::Seconds step = predicted_timeline(lists, costs, links).step;
   if (job.compress.policy == CompressionPolicy::none) {
     return step;
   }
@@ -107,7 +108,7 @@ schedule::Seconds likely_step(const PlanJob& job, const StepCosts& costs, const 
       }
     }
     const PlanHistory plans = compression_plans(compressed);
-    step = std::min(step, predicted_step(lists, costs, links, plans.back().plan));
+    step = std::min(step, predicted_timeline(lists, costs, links, plans.back().plan).step);
   }
   return step;
 }
@@ -158,11 +159,12 @@ LayoutAdvice advise_layouts(const PlanJob& job,
       continue;
     }
     const MeshLists lists(candidate.job.mesh);
-    advice.layouts.push_back({.parallel = candidate.job.mesh.parallel,
-                              .micro = candidate.job.mesh.micro_batch.B,
-                              .step = predicted_step(lists, costs, links, plans.back().plan),
-                              .memory_bytes = bytes,
-                              .is_own = own});
+    advice.layouts.push_back(
+        {.parallel = candidate.job.mesh.parallel,
+         .micro = candidate.job.mesh.micro_batch.B,
+         .step = predicted_timeline(lists, costs, links, plans.back().plan).step,
+         .memory_bytes = bytes,
+         .is_own = own});
   }
   std::stable_sort(advice.layouts.begin(), advice.layouts.end(), shorter);
   return advice;

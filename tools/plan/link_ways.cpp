@@ -15,7 +15,7 @@
 #include "tools/plan/compression_plans.h"
 #include "tools/plan/decided_groups.h"
 #include "tools/plan/memory_plan.h"
-#include "tools/plan/predicted_step.h"
+#include "tools/plan/predicted_timeline.h"
 #include "tools/plan/strategy_ranking.h"
 
 namespace slackline {
@@ -52,7 +52,7 @@ LinkWay together(const std::string& name, PlanJob job, const Scene& scene) {
   return {.name = name,
           .setting = name_of(job.mesh.parallel.data_strategy) +
                      (name == "compressing" ? ", policy critical_path" : ""),
-          .step = predicted_step(lists, *scene.costs, *scene.links, plan),
+          .step = predicted_timeline(lists, *scene.costs, *scene.links, plan).step,
           .bytes_across = all_of(step_traffic(lists, plan).all.across),
           .fits = fits(job, plans, scene)};
 }
@@ -71,7 +71,7 @@ LinkWay apart(const PlanJob& job, const Scene& scene) {
   const MeshLists lists(job.mesh);
   const RoundKind kind = round_kind(job.outer, job.compress);
   const OuterRound round = outer_round(job.mesh, job.num_workers, kind, *scene.links, scene.costs);
-  const schedule::Seconds step = predicted_step(lists, *scene.costs, *scene.links);
+  const schedule::Seconds step = predicted_timeline(lists, *scene.costs, *scene.links).step;
   const std::int64_t period =
       step.value > 0.0 ? chosen_period(round.seconds->value, step.value, 1) : 1;
   return {.name = "outer rounds",

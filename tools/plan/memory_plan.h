@@ -44,8 +44,4 @@ void reserve_device_memory(const std::vector<MemoryItem>& plan);
 // What the least of a cluster's devices has; 0: not known.
 [[nodiscard]] std::size_t device_memory_limit(const LinkSpeeds& links);
 
-// Program, libraries and small allocations: what the process held when it began, and 16 MiB, where
-// a processor multiplies in bf16 22 (measured, about the same for every model), in whole 4 MiB.
-[[nodiscard]] std::size_t program_bytes(const MeshJob& job);
-
 }  // namespace slackline

@@ -20,31 +20,15 @@ using schedule::Seconds;
 
 enum class KnownSeconds { no, yes };
 
-// Says which of a plan's seconds are known. Without links a transfer's are where they were
-// measured.
-struct KnownOfPlan {
-  KnownSeconds steps = KnownSeconds::no;
-  bool links = false;
-
-  [[nodiscard]] KnownSeconds transfer(Seconds raw) const {
-    constexpr Seconds kLeastMeasured{1e-9};
-    return links || kLeastMeasured < raw ? steps : KnownSeconds::no;
-  }
-};
-
-std::string seconds_json(Seconds seconds, KnownSeconds known) {
-  return known == KnownSeconds::yes ? fmt::format("{}", seconds.value) : "null";
+std::string seconds_json(const std::optional<Seconds>& seconds,
+                         KnownSeconds known = KnownSeconds::yes) {
+  return seconds && known == KnownSeconds::yes ? fmt::format("{}", seconds->value) : "null";
 }
 
-std::string seconds_json(const std::optional<Seconds>& seconds) {
-  return seconds ? fmt::format("{}", seconds->value) : "null";
-}
-
-KnownOfPlan known_of(const StepPlan& plan, KnownSeconds steps) {
-  return {.steps = steps, .links = plan.links.has_value()};
-}
-
-std::string class_json(const PlannedClass& row, const KnownOfPlan& known) {
+std::string class_json(const StepPlan& plan, const PlannedClass& row, KnownSeconds known) {
+  // Without links a transfer's seconds are known where they were measured.
+  constexpr Seconds kLeastMeasured{1e-9};
+  const bool has_raw = plan.links || kLeastMeasured < row.raw;
   return fmt::format(R"({{"site": "{}", "stage": {}, "phase": "{}", "raw_bytes": {}, )"
                      R"("sent_bytes": {}, "raw_seconds": {}, "encode_seconds": {}, )"
                      R"("decode_seconds": {}, "slack_seconds": {}, "codec": {}, "reason": {}}})",
@@ -53,19 +37,20 @@ std::string class_json(const PlannedClass& row, const KnownOfPlan& known) {
                      schedule::phase_name(row.members.phase),
                      row.raw_bytes,
                      row.sent_bytes,
-                     seconds_json(row.raw, known.transfer(row.raw)),
+                     seconds_json(row.raw, has_raw ? known : KnownSeconds::no),
                      seconds_json(row.encode),
                      seconds_json(row.decode),
-                     seconds_json(row.slack, known.steps),
+                     seconds_json(row.slack, known),
                      codec_setting_json(row.codec),
                      json_string(row.reason));
 }
 
-std::string classes_json(const std::vector<PlannedClass>& classes,
-                         const KnownOfPlan& known,
+std::string classes_json(const StepPlan& plan,
+                         const std::vector<PlannedClass>& classes,
+                         KnownSeconds known,
                          std::string_view separator) {
   return joined_of(
-      classes, separator, [&](const PlannedClass& row) { return class_json(row, known); });
+      classes, separator, [&](const PlannedClass& row) { return class_json(plan, row, known); });
 }
 
 std::string bytes_json(const AxisBytes& bytes) {
@@ -173,19 +158,18 @@ std::string round_json(const StepPlan& plan) {
   if (!plan.round) {
     return "null";
   }
-  const auto or_null = [](const auto& value, const auto& number) {
-    return value ? fmt::format("{}", number(*value)) : "null";
+  const auto or_null = [](const std::optional<std::int64_t>& steps) {
+    return steps ? fmt::format("{}", *steps) : "null";
   };
-  const auto same = [](const auto& value) { return value; };
   return fmt::format(
       R"({{"workers": {}, "period": {}, "codec": {}, "bytes": {}, "seconds": {}, "coding_seconds": {}, "shortest_period": {}}})",
       plan.round->workers,
-      or_null(plan.job.outer.period, same),
+      or_null(plan.job.outer.period),
       codec_setting_json(plan.job.compress.codec_of_rounds()),
       plan.round->bytes,
-      or_null(plan.round->seconds, [](const schedule::Seconds& seconds) { return seconds.value; }),
+      seconds_json(plan.round->seconds),
       plan.round->coding.value,
-      or_null(plan.shortest_period(), same));
+      or_null(plan.shortest_period()));
 }
 
 }  // namespace
@@ -207,7 +191,7 @@ std::string plan_json(const StepPlan& plan, const PlanLists& lists) {
       round_json(plan),
       stages_json(plan),
       ranks_json(plan),
-      classes_json(plan.classes(), known_of(plan, KnownSeconds::yes), ", "),
+      classes_json(plan, plan.classes(), KnownSeconds::yes, ", "),
       lists.layouts,
       lists.strategies,
       lists.ways,
@@ -232,7 +216,7 @@ std::string plan_trace(const StepPlan& plan) {
 PlanFiles plan_files(const StepPlan& plan) {
   const KnownSeconds known = plan.has_measured_costs ? KnownSeconds::yes : KnownSeconds::no;
   const std::string entries = joined_of(plan.compression, ",\n ", [&](const PlannedClasses& row) {
-    const std::string classes = classes_json(row.classes, known_of(plan, known), ",\n  ");
+    const std::string classes = classes_json(plan, row.classes, known, ",\n  ");
     return fmt::format(R"({{"from_step": {}, "predicted_step_seconds": {}, "classes": [{}{}{}]}})",
                        row.from_step,
                        seconds_json(row.step, known),

@@ -177,35 +177,31 @@ std::string sync_text(const StepPlan& plan) {
 
 std::string memory_text(const StepPlan& plan) {
   const std::size_t places = std::min(plan.memory.size(), static_cast<std::size_t>(kMaxPlaces));
-  std::string text = fmt::format("{:<32}", "memory in bytes, pipeline rank");
-  for (std::size_t place = 0; place < places; ++place) {
-    text += fmt::format(" {:>14}", place);
-  }
-  text += fmt::format("\n{:<32}", "micro-batches in flight");
-  for (std::size_t place = 0; place < places; ++place) {
-    text += fmt::format(" {:>14}", plan.slots[place]);
-  }
+  const auto row_of = [&](const std::string& name, const auto& number_at) {
+    std::string row = fmt::format("{:<32}", name);
+    for (std::size_t place = 0; place < places; ++place) {
+      row += fmt::format(" {:>14}", number_at(place));
+    }
+    return row + "\n";
+  };
+  std::string text =
+      row_of("memory in bytes, pipeline rank", [](std::size_t place) { return place; }) +
+      row_of("micro-batches in flight", [&](std::size_t place) { return plan.slots[place]; });
   for (std::size_t item = 0; item < plan.memory.front().size(); ++item) {
     const MemoryItem& first = plan.memory.front()[item];
     const bool apart = first.on_host && plan.job.mesh.device == Device::cuda;  // not in the total
-    text += fmt::format("\n{:<32}", first.name + (apart ? ", host" : ""));
-    for (std::size_t place = 0; place < places; ++place) {
-      text += fmt::format(" {:>14}", plan.memory[place].at(item).bytes);
-    }
+    text += row_of(first.name + (apart ? ", host" : ""),
+                   [&](std::size_t place) { return plan.memory[place].at(item).bytes; });
   }
-  text += fmt::format("\n{:<32}", "total");
-  for (std::size_t place = 0; place < places; ++place) {
-    text += fmt::format(" {:>14}", total_bytes(plan.memory[place], plan.job.mesh.device));
-  }
-  text += "\n";
+  text += row_of("total", [&](std::size_t place) {
+    return total_bytes(plan.memory[place], plan.job.mesh.device);
+  });
   if (places < plan.memory.size()) {
     text +=
         fmt::format("and {} more pipeline ranks; --json has all\n", plan.memory.size() - places);
   }
   return text;
 }
-
-}  // namespace
 
 std::string classes_text(const StepPlan& plan) {
   const std::vector<PlannedClass>& classes = plan.classes();
@@ -235,30 +231,6 @@ std::string classes_text(const StepPlan& plan) {
         compressed
             ? fmt::format(" {:>17}  {}\n", row.sent_bytes, row.codec ? short_text(*row.codec) : "-")
             : "\n";
-  }
-  return text;
-}
-
-std::string compression_text(const StepPlan& plan) {
-  std::string text;
-  for (const PlannedClasses& row : plan.compression) {
-    const auto codecs =
-        std::count_if(row.classes.begin(), row.classes.end(), [](const PlannedClass& members) {
-          return members.codec.has_value();
-        });
-    text += fmt::format("from step {}: ", row.from_step);
-    text += codecs == 0
-                ? "no transfer is compressed\n"
-                : fmt::format(
-                      "{} of {} classes of transfers are compressed\n", codecs, row.classes.size());
-  }
-  for (const PlannedClass& row : plan.classes()) {
-    text += fmt::format("  {}, stage {}, {}: {} ({})\n",
-                        schedule::site_name(row.members.site),
-                        row.members.stage,
-                        schedule::phase_name(row.members.phase),
-                        row.codec ? short_text(*row.codec) : "plain",
-                        shown_line(row.reason));
   }
   return text;
 }
@@ -309,6 +281,30 @@ std::string round_text(const StepPlan& plan) {
   }
   return text + fmt::format("slack        none: the end of a round waits; {:.4f} s a step\n\n",
                             step + seconds / steps);
+}
+
+}  // namespace
+
+std::string compression_text(const StepPlan& plan) {
+  std::string text;
+  for (const PlannedClasses& row : plan.compression) {
+    const auto codecs =
+        std::count_if(row.classes.begin(), row.classes.end(), [](const PlannedClass& members) {
+          return members.codec.has_value();
+        });
+    text += fmt::format("from step {}: ", row.from_step);
+    text += codecs == 0
+                ? "no transfer is compressed\n"
+                : fmt::format(
+                      "{} of {} classes of transfers are compressed\n", codecs, row.classes.size());
+  }
+  for (const PlannedClass& row : plan.classes()) {
+    text += fmt::format("  {}: {} ({})\n",
+                        schedule::class_text(row.members),
+                        row.codec ? short_text(*row.codec) : "plain",
+                        shown_line(row.reason));
+  }
+  return text;
 }
 
 std::string plan_text(const StepPlan& plan) {

@@ -9,10 +9,6 @@ namespace slackline {
 // The plan as `slackline plan` prints it; docs/schedule.md, "Reading a plan", explains it.
 [[nodiscard]] std::string plan_text(const StepPlan& plan);
 
-// Schedule, timeline and one row per class of transfers.
-[[nodiscard]] std::string step_text(const StepPlan& plan);
-[[nodiscard]] std::string classes_text(const StepPlan& plan);
-
 // What is compressed from which step on, and why.
 [[nodiscard]] std::string compression_text(const StepPlan& plan);
 

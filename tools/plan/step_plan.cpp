@@ -1,12 +1,14 @@
 #include "tools/plan/step_plan.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "core/file_errors.h"
 #include "core/threads/thread_pool.h"
 #include "model/parameter_table.h"
 #include "parallel/mesh/mesh.h"
@@ -15,9 +17,11 @@
 #include "parallel/plan/class_costs.h"
 #include "parallel/plan/sent_bytes.h"
 #include "parallel/predict/assumed_costs.h"
+#include "parallel/predict/timeline/slack.h"
 #include "parallel/schedule/slots.h"
 #include "parallel/sync/outer_plan.h"
 #include "tools/plan/compression_plans.h"
+#include "tools/plan/predicted_timeline.h"
 #include "tools/plan/strategy_ranking.h"
 
 namespace slackline {
@@ -112,9 +116,7 @@ std::vector<PlannedClass> timed_classes(const std::vector<schedule::ClassSlack>&
 }
 
 PlannedClass& row_of(std::vector<PlannedClass>& classes, const ClassBytes& bytes) {
-  const auto found = std::find_if(classes.begin(), classes.end(), [&](const PlannedClass& row) {
-    return row.members == bytes.members;
-  });
+  const auto found = std::ranges::find(classes, bytes.members, &PlannedClass::members);
   return found != classes.end()
              ? *found
              : classes.emplace_back(PlannedClass{.members = bytes.members, .raw_bytes = bytes.raw});
@@ -124,8 +126,7 @@ PlannedClass& row_of(std::vector<PlannedClass>& classes, const ClassBytes& bytes
 std::vector<PlannedClass> planned_classes(std::vector<PlannedClass> classes,
                                           const MeshLists& lists,
                                           const CompressionPlan& plan,
-                                          const std::optional<StepCosts>& measured,
-                                          const StepCosts& costs) {
+                                          const std::optional<StepCosts>& measured) {
   const std::vector<ClassBytes> bytes = class_bytes(lists, plan);
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     PlannedClass& planned = row_of(classes, bytes[i]);
@@ -137,7 +138,6 @@ std::vector<PlannedClass> planned_classes(std::vector<PlannedClass> classes,
       planned.encode = seconds->encode;
       planned.decode = seconds->decode;
     }
-    planned.cost = class_cost(bytes[i], codec_seconds_or_assumed(bytes[i].compressed, costs));
   }
   return classes;
 }
@@ -221,21 +221,15 @@ StepPlan make_step_plan(const PlanJob& planned,
   const MeshLists lists(job);
   const schedule::CostModel uncoded = cost_model(lists, known, links);
   const schedule::Timeline plain = schedule::make_timeline(plan.schedule, uncoded);
-  plan.slacks = schedule::class_slacks(plain);
-  for (const schedule::ClassSlack& row : schedule::tensor_slacks(plain, plan.schedule, uncoded)) {
-    plan.slacks.push_back(row);
-  }
-  const std::vector<PlannedClass> classes = timed_classes(plan.slacks, lists);
+  std::vector<schedule::ClassSlack> slacks = schedule::class_slacks(plain);
+  std::ranges::copy(schedule::tensor_slacks(plain, plan.schedule, uncoded),
+                    std::back_inserter(slacks));
+  const std::vector<PlannedClass> classes = timed_classes(slacks, lists);
   for (const PlanFromStep& row : plans) {
-    PlannedClasses& of_step = plan.compression.emplace_back();
-    of_step.from_step = row.from_step;
-    of_step.classes = planned_classes(classes, lists, row.plan, costs, known);
-    schedule::CostModel model = cost_model(lists, known, links, row.plan);
-    for (const PlannedClass& members : of_step.classes) {
-      model.compressed[members.members] = members.cost;
-    }
-    plan.timeline = schedule::make_timeline(plan.schedule, model);
-    of_step.step = plan.timeline.step;
+    plan.timeline = predicted_timeline(lists, known, links, row.plan);
+    plan.compression.push_back({.from_step = row.from_step,
+                                .step = plan.timeline.step,
+                                .classes = planned_classes(classes, lists, row.plan, costs)});
   }
   const StepTraffic traffic = step_traffic(lists, plans.back().plan);
   plan.step_bytes = traffic.all.sent;
@@ -281,16 +275,14 @@ StepPlan read_step_plan(const PlanJob& asked,
   if (!plans) {
     static_cast<void>(compression_plans(job));  // refuses what does not fit the layout
   }
-  try {
-    StepPlan plan = make_step_plan(job, costs, links, plans);
-    plan.costs_from = costs ? costs_path : plan.costs_from;
-    if (links) {
-      plan.links_from = measured ? costs_path : known.from;
-    }
-    return plan;
-  } catch (const ConfigError& problem) {
-    throw ConfigError(costs_path + ": " + problem.what());  // only costs can fail to fit here
+  // Only costs can fail to fit here.
+  StepPlan plan =
+      reading<ConfigError>(costs_path, [&] { return make_step_plan(job, costs, links, plans); });
+  plan.costs_from = costs ? costs_path : plan.costs_from;
+  if (links) {
+    plan.links_from = measured ? costs_path : known.from;
   }
+  return plan;
 }
 
 }  // namespace slackline

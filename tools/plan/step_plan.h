@@ -10,7 +10,6 @@
 #include "parallel/plan/sent_bytes.h"
 #include "parallel/predict/outer_round.h"
 #include "parallel/predict/step_cost_model.h"
-#include "parallel/predict/timeline/slack.h"
 #include "parallel/predict/timeline/timeline.h"
 #include "tools/plan/memory_plan.h"
 #include "tools/plan/plan_job.h"
@@ -29,8 +28,7 @@ struct PlannedClass {
   std::optional<schedule::Seconds> encode{};
   std::optional<schedule::Seconds> decode{};
   std::optional<CodecSetting> codec{};
-  std::string reason{};        // why its codec is what it is
-  schedule::ClassCost cost{};  // in the timeline; codecs of which nothing is known take no time
+  std::string reason{};  // why its codec is what it is
 };
 
 // The classes from a step on.
@@ -62,7 +60,6 @@ struct StepPlan {
   std::string links_from{};
   bool has_measured_costs = false;
   schedule::Timeline timeline{};
-  std::vector<schedule::ClassSlack> slacks{};
   StepCosts costs{};  // measured or assumed
   LinkSpeeds links{};
   PlanHistory plans{};

@@ -21,17 +21,6 @@ namespace slackline {
 
 namespace {
 
-void add_bytes(const MeshLists& lists, const MeshPlace& place, RankedStrategy& row) {
-  const RankSync& rank = lists.at(place.pipeline, place.tensor);
-  const std::vector<SentBytes> sent = sync_bytes(lists, {}, place);
-  for (std::size_t i = 0; i < sent.size(); ++i) {
-    if (rank.plan.ops[i].group != SyncGroup::tensor) {
-      row.bytes_across += sent[i].across;
-      row.bytes_inside += sent[i].raw - sent[i].across;
-    }
-  }
-}
-
 // Groups of one rank, or one group, make letters mean the same.
 bool differs(const ParallelConfig& parallel) {
   return !parallel.data_strategy.has_groups() ||
@@ -54,12 +43,9 @@ RankedStrategy ranked(const PlanJob& job, const StepCosts& costs, const LinkSpee
   RankedStrategy row{.parallel = job.mesh.parallel,
                      .micro_batch = job.mesh.micro_batch.B,
                      .step = schedule::make_timeline(lists.schedule(), model).step};
-  const MeshLists grouped(with_any_groups(job, links));
-  for (int pipeline = 0; pipeline < row.parallel.pipeline; ++pipeline) {
-    for (int tensor = 0; tensor < row.parallel.tensor; ++tensor) {
-      add_bytes(grouped, {.tensor = tensor, .pipeline = pipeline}, row);
-    }
-  }
+  const StepTraffic::Axes bytes = step_traffic(MeshLists(with_any_groups(job, links)), {}).all;
+  row.bytes_across = bytes.across[kDataAxis] + bytes.across[kEmbeddingAxis];
+  row.bytes_inside = bytes.sent[kDataAxis] + bytes.sent[kEmbeddingAxis] - row.bytes_across;
   row.memory_bytes = largest_memory(job, compression_plans(job, links));
   return row;
 }

@@ -2,6 +2,8 @@
 
 namespace slackline::report {
 
+namespace {
+
 const PlannedClasses& planned_at(const StepPlan& plan, std::int64_t step) {
   const PlannedClasses* found = &plan.compression.front();
   for (const PlannedClasses& row : plan.compression) {
@@ -11,6 +13,8 @@ const PlannedClasses& planned_at(const StepPlan& plan, std::int64_t step) {
   }
   return *found;
 }
+
+}  // namespace
 
 bool is_compressed(const PlannedClass& row) {
   return row.codec && row.sent_bytes < row.raw_bytes;
@@ -23,9 +27,22 @@ CompressedTransfers::CompressedTransfers(const StepPlan& plan, std::int64_t step
     }
   }
   for (const auto& [id, members] : schedule::boundary_classes(plan.schedule)) {
-    if (contains(members)) {
+    if (classes_.contains(members)) {
       messages_.insert(id);
     }
+  }
+}
+
+bool CompressedTransfers::contains(const schedule::TimelineNode& node) const {
+  switch (node.kind) {
+    case schedule::NodeKind::transfer:
+      return contains(schedule::id_of_send(node.op));
+    case schedule::NodeKind::data_reduction:
+    case schedule::NodeKind::embedding_sync:
+    case schedule::NodeKind::parameter_gather:
+      return classes_.contains(node.members);
+    default:
+      return false;
   }
 }
 

@@ -3,28 +3,26 @@
 #include <cstdint>
 #include <set>
 
+#include "parallel/predict/timeline/timeline.h"
 #include "tools/plan/step_plan.h"
 
 namespace slackline::report {
 
-// The classes of a plan in force at a step. REQUIRES: step >= 1.
-[[nodiscard]] const PlannedClasses& planned_at(const StepPlan& plan, std::int64_t step);
-
 [[nodiscard]] bool is_compressed(const PlannedClass& row);
 
-// Which transfers of a step travel compressed under the plan in force at that step.
+// Which transfers of a step travel compressed under the plan in force at that step. REQUIRES:
+// step >= 1.
 class CompressedTransfers {
  public:
   CompressedTransfers(const StepPlan& plan, std::int64_t step);
-
-  [[nodiscard]] bool contains(const schedule::TransferClass& members) const {
-    return classes_.contains(members);
-  }
 
   // Whether a message between stages travels compressed.
   [[nodiscard]] bool contains(const schedule::TransferId& message) const {
     return messages_.contains(message);
   }
+
+  // Whether what a node of a timeline stands for is such a message, or of a compressed class.
+  [[nodiscard]] bool contains(const schedule::TimelineNode& node) const;
 
  private:
   std::set<schedule::TransferClass> classes_;

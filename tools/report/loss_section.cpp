@@ -20,9 +20,7 @@ Html loss_section(const RunRecord& run) {
     all += notice("metrics.jsonl has no steps yet.");
     return all;
   }
-  const auto skipped = std::count_if(metrics.steps.begin(),
-                                     metrics.steps.end(),
-                                     [](const StepRecord& step) { return step.skipped; });
+  const auto skipped = std::ranges::count_if(metrics.steps, &StepRecord::skipped);
   if (skipped > 0) {
     all += notice(fmt::format("{} steps were skipped: loss or norm was not finite.", skipped));
   }
@@ -32,15 +30,11 @@ Html loss_section(const RunRecord& run) {
     losses.push_back(
         series_over_steps(metrics.evaluations, "validation loss", 1, &EvaluatedStep::loss));
   }
-  Html charts = line_chart({.kind = "loss",
-                            .caption = "Loss",
-                            .x_label = "step",
-                            .y_label = "loss",
-                            .series = std::move(losses)});
+  Html charts = line_chart(
+      {.kind = "loss", .caption = "Loss", .y_label = "loss", .series = std::move(losses)});
   charts += line_chart(
       {.kind = "norm",
        .caption = "Gradient norm, before clipping",
-       .x_label = "step",
        .y_label = "norm",
        .series = {series_over_steps(metrics.steps, "gradient norm", 2, &StepRecord::grad_norm)}});
   all += element("div", {{"class", "charts"}}, charts);
@@ -48,8 +42,7 @@ Html loss_section(const RunRecord& run) {
 }
 
 Html comparison_section(const std::vector<RunRecord>& runs) {
-  LineChart chart{
-      .kind = "loss", .caption = "Training loss of all runs", .x_label = "step", .y_label = "loss"};
+  LineChart chart{.kind = "loss", .caption = "Training loss of all runs", .y_label = "loss"};
   for (std::size_t i = 0; i < runs.size() && i < kNumColours; ++i) {
     chart.series.push_back(series_over_steps(
         runs[i].metrics.steps, runs[i].directory, static_cast<int>(i), &StepRecord::loss));

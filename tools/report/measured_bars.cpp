@@ -13,7 +13,6 @@
 #include "tools/report/charts/step_bars.h"
 #include "tools/report/charts/units.h"
 #include "tools/report/compressed_transfers.h"
-#include "tools/report/critical_nodes.h"
 
 // The names of bars are those that tools/run/measure/trace_recorder.cpp gives: "forward s0 m1" for
 // an op, "send: gradient s1 m0" for a message, "all_reduce: compressed gradients" for a collective.

@@ -8,7 +8,6 @@
 #include "tools/report/charts/step_bars.h"
 #include "tools/report/charts/units.h"
 #include "tools/report/compressed_transfers.h"
-#include "tools/report/critical_nodes.h"
 
 namespace slackline::report {
 
@@ -61,20 +60,17 @@ std::optional<Look> look_of(const schedule::Schedule& schedule, const TimelineNo
   return std::nullopt;
 }
 
-bool is_compressed(const CompressedTransfers& compressed, const TimelineNode& node) {
-  switch (node.kind) {
-    case NodeKind::transfer:
-      return compressed.contains(schedule::id_of_send(node.op));
-    case NodeKind::data_reduction:
-    case NodeKind::embedding_sync:
-    case NodeKind::parameter_gather:
-      return compressed.contains(node.members);
-    default:
-      return false;
-  }
-}
-
 }  // namespace
+
+std::vector<bool> critical_nodes(const schedule::Timeline& timeline) {
+  constexpr double kNoise = 1e-9;  // of the step: sums along different paths round differently
+  std::vector<bool> critical;
+  critical.reserve(timeline.nodes.size());
+  for (const schedule::Seconds slack : schedule::slack_of(timeline)) {
+    critical.push_back(slack <= kNoise * timeline.step);
+  }
+  return critical;
+}
 
 StepBars predicted_bars(const StepPlan& plan) {
   const std::vector<bool> critical = critical_nodes(plan.timeline);
@@ -96,7 +92,7 @@ StepBars predicted_bars(const StepPlan& plan) {
          .label = look->name,
          .title = fmt::format("{}: {}", look->name, seconds_text(node.duration().value)),
          .critical = critical[id],
-         .compressed = is_compressed(compressed, node)});
+         .compressed = compressed.contains(node)});
   }
   return step;
 }

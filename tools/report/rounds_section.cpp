@@ -78,7 +78,6 @@ Html times_chart(const Ends& ends) {
   LineChart chart{
       .kind = "round-times",
       .caption = "Rounds by the step that used them, and the time that steps had to hide them",
-      .x_label = "step",
       .y_label = unit.name,
       .series = {seconds("from sending to arrival", 0, &TravelRecord::round_seconds),
                  seconds("steps beside it", 1, &TravelRecord::period_seconds),
@@ -90,7 +89,6 @@ Html losses_chart(const Ends& ends) {
   LineChart chart{
       .kind = "worker-losses",
       .caption = "Losses of the workers at the ends of rounds",
-      .x_label = "step",
       .y_label = "loss",
       .series = {
           curve(ends, "highest", 0, [](const RoundRecord& round) { return spread_of(round).high; }),
@@ -102,7 +100,6 @@ Html distance_chart(const Ends& ends) {
   return line_chart(
       {.kind = "worker-distance",
        .caption = "Distance between workers: RMS from their mean, when they were last sent",
-       .x_label = "step",
        .y_label = "distance",
        .series = {
            curve(ends, "distance", 2, [](const RoundRecord& round) { return round.distance; })}});

@@ -30,18 +30,16 @@ constexpr std::size_t kNumParts = kOther + 1;
 
 using Parts = std::array<double, kNumParts>;
 
-const std::vector<std::string>& part_names() {
-  static const std::vector<std::string> names = {"compute",
-                                                 "bubble",
-                                                 "exposed: tensor",
-                                                 "exposed: pipeline",
-                                                 "exposed: data",
-                                                 "exposed: embedding",
-                                                 "exposed: outer rounds",
-                                                 "exposed: agreement on the step",
-                                                 "other (reading data, work between passes)"};
-  return names;
-}
+constexpr std::array<const char*, kNumParts> kPartNames = {
+    "compute",
+    "bubble",
+    "exposed: tensor",
+    "exposed: pipeline",
+    "exposed: data",
+    "exposed: embedding",
+    "exposed: outer rounds",
+    "exposed: agreement on the step",
+    "other (reading data, work between passes)"};
 
 // They add up to the step's seconds.
 Parts parts_of(const StepRecord& step) {
@@ -129,7 +127,7 @@ Html drawn(const Bar& bar, double left, double pitch, const Frame& frame) {
     const double value = bar.parts[part];
     if (value > 0.0) {
       const std::string title = fmt::format(
-          "{}: {} {} {}", bar.step, part_names()[part], number_text(value), frame.y_label);
+          "{}: {} {} {}", bar.step, kPartNames[part], number_text(value), frame.y_label);
       parts += element("rect",
                        {{"class", part_class(part)},
                         {"x", pixels(left)},
@@ -166,7 +164,7 @@ std::vector<LegendEntry> entries_of(const std::vector<Bar>& bars) {
       total += bar.parts[part];
     }
     if (total > 0.0) {
-      entries.push_back({.style = part_class(part), .name = part_names()[part]});
+      entries.push_back({.style = part_class(part), .name = kPartNames[part]});
     }
   }
   return entries;
@@ -218,7 +216,7 @@ Html means_table(const RunRecord& run, const std::vector<StepRecord>& steps) {
   rows.reserve(kNumParts + 1);
   rows.push_back(row("step", step, run.plan.timeline.step.value));
   for (std::size_t part = 0; part < kNumParts; ++part) {
-    rows.push_back(row(part_names()[part], measured[part], predicted[part]));
+    rows.push_back(row(kPartNames[part], measured[part], predicted[part]));
   }
   std::vector<Column> columns = {
       {"part"}, {"measured, mean", Align::right}, {"share", Align::right}};

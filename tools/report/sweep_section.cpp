@@ -58,9 +58,8 @@ std::vector<std::string> column_names(const SweepRecord& sweep) {
 }
 
 std::string column_of(const SweepRun& run, const std::string& name) {
-  const auto found = std::find_if(run.columns.begin(), run.columns.end(), [&](const auto& column) {
-    return column.first == name;
-  });
+  const auto found =
+      std::ranges::find(run.columns, name, &std::pair<std::string, std::string>::first);
   return found == run.columns.end() ? "-" : found->second;
 }
 
@@ -193,10 +192,8 @@ Html speed_against_loss(const SweepRecord& sweep) {
 }
 
 Html loss_curves(const SweepRecord& sweep) {
-  LineChart chart{.kind = "sweep-loss",
-                  .caption = "Training loss, by number of the run",
-                  .x_label = "step",
-                  .y_label = "loss"};
+  LineChart chart{
+      .kind = "sweep-loss", .caption = "Training loss, by number of the run", .y_label = "loss"};
   static_assert(SweepRecord::kMostCurves <= kNumColours);
   for (std::size_t i = 0; i < sweep.runs.size(); ++i) {
     const std::vector<StepRecord>& steps = sweep.runs[i].metrics.steps;

@@ -45,23 +45,20 @@ std::vector<std::string> rank_names(const StepPlan& plan) {
 
 std::string part_of_path(const schedule::TimelineNode& node,
                          const CompressedTransfers& compressed) {
+  const std::string how = compressed.contains(node) ? ", compressed" : "";
   switch (node.kind) {
     case NodeKind::op:
       return node.op.kind == OpKind::forward           ? "forward passes"
              : node.op.kind == OpKind::backward_weight ? "weight gradients"
                                                        : "backward passes";
-    case NodeKind::transfer: {
-      const bool forward = node.op.kind == OpKind::send_forward;
+    case NodeKind::transfer:
       return fmt::format("{} between stages{}",
-                         forward ? "activations" : "gradients",
-                         compressed.contains(schedule::id_of_send(node.op)) ? ", compressed" : "");
-    }
+                         node.op.kind == OpKind::send_forward ? "activations" : "gradients",
+                         how);
     case NodeKind::data_reduction:
     case NodeKind::embedding_sync:
     case NodeKind::parameter_gather:
-      return fmt::format("{}{}",
-                         site_name(node.members.site),
-                         compressed.contains(node.members) ? ", compressed" : "");
+      return site_name(node.members.site) + how;
     case NodeKind::gradient_norm:
       return "gradient norm";
     case NodeKind::optimizer:
@@ -134,14 +131,12 @@ Html remarks(const RunRecord& run) {
   } else if (!run.plan.has_measured_costs && run.config.device != Device::rehearsal) {
     all += notice(
         "The run has no costs.json, which is written after its sixth step. The predicted timeline "
-        "is "
-        "made of assumed speeds: its order is right, its seconds are not.");
+        "is made of assumed speeds: its order is right, its seconds are not.");
   }
   if (run.trace.empty()) {
     all += notice(
         "There is no measured timeline, for the run has no trace.json. Train with --set trace=true "
-        "to "
-        "get one.");
+        "to get one.");
   }
   return all;
 }

@@ -20,7 +20,7 @@
 #include "tools/plan/compression_plans.h"
 #include "tools/plan/cost_file.h"
 #include "tools/plan/plan_json.h"
-#include "tools/plan/predicted_step.h"
+#include "tools/plan/predicted_timeline.h"
 
 namespace slackline {
 
@@ -286,7 +286,7 @@ void PlanKeeper::tell_choice(const PlanFromStep& chosen) {
 void PlanKeeper::point_to_rounds(double predicted) const {
   constexpr double kMuchLonger = 2.0;
   const MeshJob job = config_->mesh_job();
-  const double computing = predicted_step(MeshLists(job), *costs_, std::nullopt).value;
+  const double computing = predicted_timeline(MeshLists(job), *costs_, std::nullopt).step.value;
   if (job.parallel.data > 1 && job.parallel.data == job.parallel.num_ranks() &&
       predicted > kMuchLonger * computing) {
     log_info(fmt::format(

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/joined_text.h"
+#include "core/shown_text.h"
 #include "core/strict_json.h"
 
 namespace slackline {
@@ -19,24 +20,12 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMostPoints = 10'000;
-constexpr std::size_t kMostKeys = 64;      // of one grid
-constexpr std::size_t kLongestShown = 80;  // characters of a value in a message
-constexpr std::size_t kLongestName = 60;   // without the hash
+constexpr std::size_t kMostKeys = 64;     // of one grid
+constexpr std::size_t kLongestName = 60;  // without the hash
 constexpr std::size_t kHashDigits = 8;
 
-std::string cut(std::string text, std::size_t longest) {
-  if (text.size() > longest) {
-    while (longest > 0 && (static_cast<unsigned char>(text[longest]) & 0xc0U) == 0x80U) {
-      --longest;  // not inside a UTF-8 sequence
-    }
-    text.resize(longest);
-    text += "...";
-  }
-  return text;
-}
-
 [[noreturn]] void refuse(std::string_view path, std::string_view rule, const Json& value) {
-  throw ConfigError(fmt::format("{}: {}; got {}", path, rule, cut(value.dump(), kLongestShown)));
+  throw ConfigError(fmt::format("{}: {}; got {}", path, rule, shown_value(value.dump())));
 }
 
 // `key` is a section that holds `other`.
@@ -170,15 +159,13 @@ std::vector<SweepSettings> expand_grid(std::string_view grid) {
 
 std::string point_text(const SweepSettings& settings) {
   return joined_of(settings, ", ", [](const SweepSetting& setting) {
-    return fmt::format("{}={}", setting.key, cut(setting.value, kLongestShown));
+    return fmt::format("{}={}", setting.key, shown_value(setting.value));
   });
 }
 
 std::string point_name(const SweepSettings& settings) {
   SweepSettings sorted = settings;
-  std::sort(sorted.begin(), sorted.end(), [](const SweepSetting& a, const SweepSetting& b) {
-    return a.key < b.key;
-  });
+  std::ranges::sort(sorted, {}, &SweepSetting::key);
   std::string name;
   nlohmann::json identity;  // sorts the keys of objects
   for (const SweepSetting& setting : sorted) {

@@ -37,9 +37,7 @@ std::string csv_line(const std::vector<std::string>& fields) {
 }
 
 std::string setting_field(const SweepRow& row, const std::string& key) {
-  const auto found = std::find_if(row.settings.begin(),
-                                  row.settings.end(),
-                                  [&](const SweepSetting& setting) { return setting.key == key; });
+  const auto found = std::ranges::find(row.settings, key, &SweepSetting::key);
   if (found == row.settings.end()) {
     return "";
   }

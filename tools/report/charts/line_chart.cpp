@@ -125,7 +125,7 @@ Html line_chart(const LineChart& chart) {
     return notice(fmt::format("{}: no values", chart.caption));
   }
   constexpr int kTicks = 5;
-  const Frame frame{.x_label = chart.x_label,
+  const Frame frame{.x_label = "step",
                     .y_label = chart.y_label,
                     .x_ticks = round_ticks(x.low, x.high, kTicks),
                     .y_ticks = round_ticks(y.low, y.high, kTicks)};

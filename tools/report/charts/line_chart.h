@@ -40,14 +40,13 @@ template <typename Items, typename Value>
 struct LineChart {
   std::string kind{};  // class of the figure
   std::string caption{};
-  std::string x_label{};
   std::string y_label{};
   std::vector<Series> series{};
 };
 
-// A polyline for every run of finite points, with marks where they are few or a run has one alone.
-// A long series keeps the smallest and largest finite point of each of kMostPoints / 3 parts, and
-// the first that is not finite.
+// A polyline over steps for every run of finite points, with marks where they are few or a run has
+// one alone. A long series keeps the smallest and largest finite point of each of kMostPoints / 3
+// parts, and the first that is not finite.
 [[nodiscard]] Html line_chart(const LineChart& chart);
 
 inline constexpr std::size_t kMostPoints = 4000;

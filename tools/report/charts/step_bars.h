@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "parallel/predict/timeline/chrome_trace.h"
+#include "parallel/predict/timeline/timeline.h"
 #include "tools/plan/step_plan.h"
 
 namespace slackline::report {
@@ -41,6 +42,9 @@ struct StepBars {
   double seconds = 0.0;   // length of the time axis
   std::int64_t step = 0;  // 0: not known
 };
+
+// Which nodes of a timeline have no slack: were one later, so would be the step.
+[[nodiscard]] std::vector<bool> critical_nodes(const schedule::Timeline& timeline);
 
 // One replica's pipeline ranks, as costs predict them, under the plan in force.
 [[nodiscard]] StepBars predicted_bars(const StepPlan& plan);
