@@ -74,19 +74,19 @@ std::unique_ptr<SumSlices> slices_for(const CodedSum& sum, Device device, const 
 
 }  // namespace
 
-CompressedSum::CompressedSum(const CodedSum& sum, const Tensor& row, const CodecMaker& maker)
+CompressedSum::CompressedSum(const CodedSum& sum, const Tensor& elements, const CodecMaker& maker)
     : plan_(sum),
-      codec_(codec_for(sum, matrix_parts(sum.matrices), row.device(), maker)),
-      residuals_(sum.setting.error_feedback, matrix_parts(sum.matrices), 1, row.device()) {
+      codec_(codec_for(sum, matrix_parts(sum.matrices), elements.device(), maker)),
+      residuals_(sum.setting.error_feedback, matrix_parts(sum.matrices), 1, elements.device()) {
   for (const SummedPart& matrix : sum.matrices) {
-    gradients_.push_back(matrix.of(row));
+    gradients_.push_back(matrix.of(elements));
   }
   if (!sum.owners.empty()) {
-    slices_ = slices_for(sum, row.device(), maker);
+    slices_ = slices_for(sum, elements.device(), maker);
   } else if (codec_->sums() == 0) {
     frames_ = Buffer("frames",
                      codec_->frame_bytes() * static_cast<std::size_t>(sum.ranks),
-                     backing_of(row.device()));
+                     backing_of(elements.device()));
   }
 }
 
@@ -312,9 +312,10 @@ void CompressedSum::add_frames(StreamView stream) {
   stream.synchronize();
 }
 
-// What codecs learn and leave out of a part alone is an array of its own, which goes on where the
-// same elements are added up, by however many groups. What rounds owe without having learned
-// anything is of elements, whoever adds them up.
+// State of a whole parameter is stored by the parameter's elements, state of a part as an array of
+// its own, named by the part: a run goes on with it where the same elements are added up, by
+// however many groups. What rounds owe to parts is stored by elements too, so that any rank may
+// take it over, unless their codec also learns of the part.
 void CompressedSum::add_state(const StateRanks& ranks, std::vector<ChannelState>& list) const {
   const std::vector<CodecState> learned = codec_->state();
   for (std::size_t i = 0; i < plan_.matrices.size(); ++i) {
@@ -324,18 +325,18 @@ void CompressedSum::add_state(const StateRanks& ranks, std::vector<ChannelState>
     const int rank = cut ? ranks.tensor : 0;
     const int size = cut ? ranks.tensor_size : 1;
     const bool of_round = plan_.of == CodedSum::Of::round;
-    const bool stands_alone = matrix.is_part && !(of_round && learned.empty());
+    const bool by_elements = !matrix.is_part || (of_round && learned.empty());
     const std::string name =
         site_of(plan_) +
-        (stands_alone ? fmt::format("{}/{}-{}", matrix.name(), rank, size) : parameter.spec.name);
+        (by_elements ? parameter.spec.name : fmt::format("{}/{}-{}", matrix.name(), rank, size));
     const auto add_owed = [&](ChannelState state) {
       state.worker = plan_.rank;
       state.num_workers = plan_.ranks;
       state.saved = matrix.counted;
-      state.sums = !(of_round && stands_alone);
+      state.sums = by_elements || !of_round;
       list.push_back(std::move(state));
     };
-    if (!owed().empty() && stands_alone) {
+    if (!owed().empty() && !by_elements) {
       add_owed(own_array(name, owed()[i]));
     } else if (!owed().empty()) {
       for (const ShardPart& part : parts_of_range(parameter.shard, matrix.elements)) {
@@ -352,7 +353,7 @@ void CompressedSum::add_state(const StateRanks& ranks, std::vector<ChannelState>
       ChannelState& state =
           list.emplace_back(own_array(name + "." + learned[i].name, learned[i].data));
       state.saved = matrix.counted && plan_.rank == 0;
-      if (!stands_alone) {
+      if (by_elements) {
         place_by_rank(state, rank, size);
       }
     }

@@ -26,8 +26,8 @@ namespace slackline {
 // the group call alike, from one thread.
 class CompressedSum {
  public:
-  // `row`: the elements that the sum works on.
-  CompressedSum(const CodedSum& sum, const Tensor& row, const CodecMaker& maker);
+  // `elements`: all that the sum works on.
+  CompressedSum(const CodedSum& sum, const Tensor& elements, const CodecMaker& maker);
 
   // Submits everything: what is encoded, what travels and what is decoded.
   void begin(const CodecStream& at, Communicator& group, const MessageKey& key);

@@ -33,7 +33,8 @@ struct CodedSum {
   friend bool operator==(const CodedSum&, const CodedSum&) = default;
 };
 
-// A gradient bucket of which some matrices are compressed; the rest is packed and travels plain.
+// A gradient bucket, or a rank's share of an outer round, of which some matrices are compressed;
+// the rest is packed and travels plain.
 struct CodedBucket {
   std::vector<CodedSum> sums{};
   std::vector<SummedPart> plain{};

@@ -13,14 +13,15 @@
 namespace slackline {
 
 // One tensor of those that a sum over ranks adds up: the gradient of a parameter, or of some
-// elements of it. The elements that a sum works on are a row of memory. Points to the parameter.
+// elements of it. All elements that the sum works on are a row of memory, in which those of the
+// part begin at `first`. Points to the parameter.
 struct SummedPart {
   const Parameter* parameter = nullptr;
   Slice elements{};       // of the parameter's local tensor
   Shape shape{};          // codecs take what has two dimensions as a matrix
   std::size_t first = 0;  // of the elements, in the row
   bool is_part = false;   // stands for itself, whether or not it is all of the parameter
-  bool counted = false;   // not a copy: enters sums over the model, and checkpoints
+  bool counted = false;   // on one of the tensor ranks that hold it: for samples and checkpoints
 
   // Returns the parameter's name; a part's has the elements behind it.
   [[nodiscard]] std::string name() const;
@@ -28,7 +29,7 @@ struct SummedPart {
   // Second moments of a whole parameter, where the rank has them; else empty.
   [[nodiscard]] Tensor moments() const { return is_part ? Tensor() : parameter->second_moment; }
 
-  // Its view of the row.
+  // Returns its view of the row.
   [[nodiscard]] Tensor of(const Tensor& row) const {
     return part_of(row, {first, first + elements.count()}).reshaped(shape);
   }

@@ -78,6 +78,11 @@ TEST_CASE("a codec that leaves nothing out gives the bits of plain sums") {
     require_plain_bits(grouped_run(2, 1, 4, 2), letters);
   }
   require_plain_bits(grouped_run(1, 1, 2, 0), "IIG");  // one group: its sum is the one of passes
+  // Groups of one rank, whose share of a bucket is all of it, but not the memory of passes.
+  for (const char* letters : {"NNI", "NII", "NIG", "III", "IIG", "GIG"}) {
+    require_plain_bits(grouped_run(1, 1, 2, 1), letters);
+    require_plain_bits(grouped_run(1, 2, 2, 1), letters);
+  }
 }
 
 // Of these one has all sums where the other has its own rows; what is added up is the same.

@@ -3,6 +3,7 @@
 #include "parallel/plan/summed_part.h"
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -54,14 +55,17 @@ TEST_CASE("a sum of all of a bucket adds up the plan's parameters") {
     const std::vector<SyncOp> ops = coded_ops(rank.plan);
     REQUIRE_FALSE(ops.empty());
     for (const SyncOp& op : ops) {
+      const GradientBucket& bucket = rank.plan.buckets[op.bucket];
       std::vector<const Parameter*> parameters;
       for (const SummedPart& part : summed_parts(op, rank.plan, rank.rank)) {
         CHECK_FALSE(part.is_part);
         CHECK(part.name() == part.parameter->spec.name);
         CHECK(part.shape == part.parameter->shard.shape);
+        CHECK(part.elements == Slice{0, part.shape.num_elements()});
+        CHECK(part.first == part.parameter->first_element - bucket.first);
         parameters.push_back(part.parameter);
       }
-      CHECK(parameters == rank.plan.buckets[op.bucket].holds);
+      CHECK(parameters == bucket.holds);
     }
   }
 }
@@ -82,13 +86,17 @@ TEST_CASE("shares of all ranks of a group cover each parameter once, in whole ro
         const RankSync rank(job, {.data = data});
         const SyncOp op = coded_ops(rank.plan).at(i);
         const std::vector<SummedPart> parts = summed_parts(op, rank.plan, rank.rank);
+        std::set<std::size_t> begins;  // of the row in the bucket, as each part has it
         count(parts, bucket, times);
         for (const SummedPart& part : parts) {
           CHECK(part.is_part);
           CHECK(part.elements.count() == part.shape.num_elements());
           CHECK(part.first + part.elements.count() <= op.range.count());
+          begins.insert(part.parameter->first_element - bucket.first + part.elements.begin -
+                        part.first);
           matrices += part.shape.rank() == 2 ? 1U : 0U;
         }
+        CHECK(begins.size() == 1);
       }
       for (const Parameter* parameter : bucket.holds) {
         for (std::size_t k = 0; k < parameter->shard.shape.num_elements(); ++k) {
