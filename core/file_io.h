@@ -13,7 +13,7 @@ namespace slackline {
 
 // Files and directories. Every failure is a FileError "PATH: cannot DO: reason of the system".
 
-// Throws one; the reason is that of an errno.
+// Throws a FileError whose reason is that of an errno.
 [[noreturn]] void fail_at(const std::string& path, std::string_view action, int error);
 
 // A descriptor, closed at its owner's end, where a failure to close tells nothing. Move-only.
@@ -99,7 +99,7 @@ class FileWriter {
 };
 
 // A text file that grows by whole lines, each handed to the system before append() returns: what
-// a crash of the process leaves is readable. Creates the file when it is not there.
+// a crash of the process leaves is readable. Creates the file when it is not there. Move-only.
 class LineFile {
  public:
   explicit LineFile(std::string path);

@@ -29,7 +29,7 @@ class LockedFile {
   [[nodiscard]] int descriptor() const { return file_.get(); }
 
  private:
-  // Not locked.
+  // Opens the file without locking it.
   explicit LockedFile(std::string path);
 
   std::string path_;

@@ -53,7 +53,7 @@ class CudaStream {
 
  private:
   CUstream_st* handle_ = nullptr;
-  std::shared_ptr<cuda::MemoryPool> pool_{};  // of faults_; shared with all that is a piece of it
+  std::shared_ptr<cuda::MemoryPool> pool_{};  // of faults_; lives as long as a piece of it
   Faults* faults_ = nullptr;
   Faults* host_faults_ = nullptr;  // pinned: what faults_ was at the last synchronize()
 };

@@ -36,7 +36,7 @@ struct ReleaseMemory {
   std::string name;  // in the table of what is held
   Backing backing = Backing::memory;
   std::size_t bytes = 0;
-  std::shared_ptr<cuda::MemoryPool> pool{};  // of a device; shared with all that is a piece of it
+  std::shared_ptr<cuda::MemoryPool> pool{};  // of a device; lives as long as a piece of it
 
   void operator()(std::byte* memory) const;
 };

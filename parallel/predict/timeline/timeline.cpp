@@ -10,7 +10,8 @@ namespace slackline::schedule {
 
 namespace {
 
-// Every edge of service takes off what the node it comes from needs no more.
+// An edge of service counts from a node's end: its lag, below zero, is how much earlier the node's
+// resources were free.
 Timeline timeline_of(Graph graph, const CostModel& costs) {
   GraphTimes times(graph, costs);
   Timeline timeline;

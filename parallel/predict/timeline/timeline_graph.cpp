@@ -57,7 +57,8 @@ class GraphBuilder {
     return costs_.chunks[index(chunk)];
   }
 
-  // Program order: an op starts when the one before it on its rank has ended.
+  // Program order: an op starts when the one before it on its rank has ended. Ops are the first
+  // nodes, one rank's list after another's, which tensor_slacks() counts on.
   void add_ops() {
     for (int rank = 0; rank < schedule_.num_ranks; ++rank) {
       std::vector<int>& list = graph_.rank_ops[index(rank)];

@@ -47,8 +47,7 @@ struct NodeTiming {
   }
 };
 
-// The part of a timeline that is known before it is simulated; private to the timeline and to what
-// times it anew.
+// The part of a timeline that is known before its nodes have times; for GraphTimes and its users.
 struct GraphNode {
   TimelineNode node{};
   NodeTiming timing{};
