@@ -128,8 +128,8 @@ void read_model(JsonReader model, const std::string& source, ByteLevelVocabulary
   read_merges(model, vocabulary);
 }
 
-// The library numbers added tokens itself: by the vocabulary where it has them, else one after the
-// other behind it.
+// Reads added tokens, whose ids must be those that the library gives them: the vocabulary's where
+// it has them, else one after the other behind it.
 void read_added_tokens(std::vector<JsonReader> entries, ByteLevelVocabulary& vocabulary) {
   std::unordered_map<std::string_view, TokenId> ids;
   for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) {

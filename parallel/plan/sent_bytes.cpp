@@ -297,11 +297,11 @@ StepTraffic step_traffic(const MeshLists& lists, const CompressionPlan& plan) {
   StepTraffic traffic;
   for (int place = 0; place < mesh.pipeline; ++place) {
     StepTraffic::Axes& own = traffic.places.emplace_back();
-    for (int tensor = 0; tensor < mesh.tensor; ++tensor) {
+    const std::vector<SentBytes> messages = pipeline_bytes(lists, plan, {.pipeline = place});
+    for (int tensor = 0; tensor < mesh.tensor; ++tensor) {  // ranks of a place send alike messages
       const MeshPlace at{.tensor = tensor, .pipeline = place};
-      for (const std::vector<SentBytes>& rows : {sync_bytes(lists, plan, at),
-                                                 pipeline_bytes(lists, plan, at),
-                                                 {tensor_bytes(lists, at)}}) {
+      for (const std::vector<SentBytes>& rows :
+           {sync_bytes(lists, plan, at), messages, {tensor_bytes(lists, at)}}) {
         add(rows, own);
         add(rows, traffic.all);
       }

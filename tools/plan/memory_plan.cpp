@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <initializer_list>
 #include <map>
 #include <set>
 #include <unistd.h>
@@ -203,8 +204,8 @@ std::vector<MemoryItem> memory_plan(const PlanJob& planned,
     add({{"compression (state)", compression.state},
          {"compression (messages, scratch)", compression.messages + compression.workspace}});
   }
-  // Saving copies what this rank writes, so that training goes on meanwhile.
   add({{"sums under way (slices of other ranks)", arriving, true},
+       // A copy of what this rank writes, so that training goes on while it is saved.
        {"checkpoint staging", pieces.saved + compression.saved, true},
        {"token files (mapped)", planned.token_file_bytes, true},
        {"program and libraries", program_bytes(job), true}});

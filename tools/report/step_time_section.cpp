@@ -30,16 +30,16 @@ constexpr std::size_t kNumParts = kOther + 1;
 
 using Parts = std::array<double, kNumParts>;
 
-constexpr std::array<const char*, kNumParts> kPartNames = {
-    "compute",
-    "bubble",
-    "exposed: tensor",
-    "exposed: pipeline",
-    "exposed: data",
-    "exposed: embedding",
-    "exposed: outer rounds",
-    "exposed: agreement on the step",
-    "other (reading data, work between passes)"};
+constexpr std::array kPartNames = {"compute",
+                                   "bubble",
+                                   "exposed: tensor",
+                                   "exposed: pipeline",
+                                   "exposed: data",
+                                   "exposed: embedding",
+                                   "exposed: outer rounds",
+                                   "exposed: agreement on the step",
+                                   "other (reading data, work between passes)"};
+static_assert(kPartNames.size() == kNumParts);
 
 // They add up to the step's seconds.
 Parts parts_of(const StepRecord& step) {
