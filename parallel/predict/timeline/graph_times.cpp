@@ -31,6 +31,11 @@ GraphTimes::GraphTimes(const Graph& graph,
     }
   }
   nodes_.reserve(ids.size());
+  std::size_t num_edges = 0;
+  for (const GraphNode& node : graph.nodes) {
+    num_edges += node.node.after.size();
+  }
+  edges_.reserve(num_edges);
   for (const int id : ids) {
     add(graph.nodes[index(id)], position, costs, classes);
   }
