@@ -101,7 +101,7 @@ class DataAxisBuilder {
     // The timeline prices codecs of sums at the step's end by their classes.
     const OpTraffic traffic = of_pass ? traffic_of(op, rank, *axis_.plan)
                                       : OpTraffic{.calls = {plain_call(op, rank.plan)}};
-    const CodecSeconds coding = codec_seconds_or_assumed(traffic.coded, *axis_.costs);
+    const auto coding = codec_seconds_or_assumed(traffic.coded, *axis_.costs);
     times.coding += coding.encode + coding.decode;
     for (const CollectiveCall& call : traffic.calls) {
       const CollectiveTimes own = times_of(links, call);

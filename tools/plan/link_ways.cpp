@@ -48,7 +48,7 @@ LinkWay together(const std::string& name, PlanJob job, const Scene& scene) {
   job.mesh.parallel = with_decided_groups(job, *scene.links);
   const MeshLists lists(job.mesh);
   const PlanHistory plans = expected_plans(job, *scene.costs, *scene.links);
-  const CompressionPlan& plan = plans.back().plan;
+  const auto& plan = plans.back().plan;
   return {.name = name,
           .setting = name_of(job.mesh.parallel.data_strategy) +
                      (name == "compressing" ? ", policy critical_path" : ""),

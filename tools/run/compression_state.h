@@ -18,9 +18,8 @@ namespace slackline {
                                                                 const OuterLoop* outer = nullptr);
 
 // Fills this rank's state from a checkpoint, and returns the names of what it took. State that has
-// the same shape and as many workers is taken as it is. Residuals of gradients that other numbers
-// of data ranks wrote are added up and shared out again, so that what is owed to the sum stays
-// owed. All else begins anew.
+// the same shape and as many workers is taken as it is. What other numbers of data ranks owed to
+// sums of gradients is added up and shared out again, so that it stays owed. All else begins anew.
 [[nodiscard]] std::vector<std::string> load_compression_state(Checkpoint& checkpoint,
                                                               MeshModel& model,
                                                               const OuterLoop* outer = nullptr);
