@@ -18,6 +18,15 @@ std::int64_t factor_rank(const CodecSetting& setting, const MatrixShape& shape) 
   return std::min({static_cast<std::int64_t>(setting.rank), shape.rows, shape.columns});
 }
 
+bool shards_share_factor_rank(const CodecSetting& setting,
+                              const MatrixShape& matrix,
+                              int num_shards) {
+  const auto rank_of = [&](std::int64_t rows) {
+    return factor_rank(setting, {.rows = rows, .columns = matrix.columns});
+  };
+  return rank_of(matrix.rows / num_shards) == rank_of((matrix.rows + num_shards - 1) / num_shards);
+}
+
 std::size_t kept_elements(const CodecSetting& setting, const MatrixShape& shape) {
   const std::size_t count = shape.num_elements();
   const double share = std::round(setting.ratio * static_cast<double>(count));

@@ -12,6 +12,12 @@ namespace slackline {
 // Rank of the factors of a matrix: of low_rank.
 [[nodiscard]] std::int64_t factor_rank(const CodecSetting& setting, const MatrixShape& shape);
 
+// Whether it is the same for all of so many shards of a matrix's rows, which differ by one row at
+// most.
+[[nodiscard]] bool shards_share_factor_rank(const CodecSetting& setting,
+                                            const MatrixShape& matrix,
+                                            int num_shards);
+
 // Elements that top_k and random_k keep of a matrix: the share, rounded, at least one.
 [[nodiscard]] std::size_t kept_elements(const CodecSetting& setting, const MatrixShape& shape);
 

@@ -50,6 +50,13 @@ std::unique_ptr<Codec> codec_for(const CodedSum& sum,
                 .device = device});
 }
 
+// Whether factors are as large on all tensor ranks. Where columns are cut, they divide.
+bool has_equal_factors(const CodedSum& sum, const ParameterSpec& spec, int tensor_size) {
+  return spec.cut != TensorCut::rows ||
+         shards_share_factor_rank(
+             sum.setting, {.rows = spec.shape[0], .columns = spec.shape[1]}, tensor_size);
+}
+
 std::unique_ptr<SumSlices> slices_for(const CodedSum& sum, Device device, const CodecMaker& maker) {
   const std::vector<CodecPart> parts = matrix_parts(sum.matrices);
   SumSlices::Codecs codecs(sum.owners.size());
@@ -312,10 +319,12 @@ void CompressedSum::add_frames(StreamView stream) {
   stream.synchronize();
 }
 
-// State of a whole parameter is stored by the parameter's elements, state of a part as an array of
-// its own, named by the part: a run goes on with it where the same elements are added up, by
-// however many groups. What rounds owe to parts is stored by elements too, so that any rank may
-// take it over, unless their codec also learns of the part.
+// What is owed to a whole parameter is stored by the parameter's elements, what its codec learned
+// as tensor ranks' slices of one array; state of a part as an array of its own, named by the part
+// and the tensor rank: a run goes on with it where the same elements are added up, by however many
+// groups. So are factors whose rank differs from tensor rank to tensor rank. What rounds owe to
+// parts is stored by elements too, so that any rank may take it over, unless their codec also
+// learns of the part.
 void CompressedSum::add_state(const StateRanks& ranks, std::vector<ChannelState>& list) const {
   const std::vector<CodecState> learned = codec_->state();
   for (std::size_t i = 0; i < plan_.matrices.size(); ++i) {
@@ -326,9 +335,9 @@ void CompressedSum::add_state(const StateRanks& ranks, std::vector<ChannelState>
     const int size = cut ? ranks.tensor_size : 1;
     const bool of_round = plan_.of == CodedSum::Of::round;
     const bool by_elements = !matrix.is_part || (of_round && learned.empty());
-    const std::string name =
-        site_of(plan_) +
-        (by_elements ? parameter.spec.name : fmt::format("{}/{}-{}", matrix.name(), rank, size));
+    const std::string own_name =
+        fmt::format("{}{}/{}-{}", site_of(plan_), matrix.name(), rank, size);
+    const std::string name = by_elements ? site_of(plan_) + parameter.spec.name : own_name;
     const auto add_owed = [&](ChannelState state) {
       state.worker = plan_.rank;
       state.num_workers = plan_.ranks;
@@ -350,10 +359,11 @@ void CompressedSum::add_state(const StateRanks& ranks, std::vector<ChannelState>
       }
     }
     if (!learned.empty()) {
-      ChannelState& state =
-          list.emplace_back(own_array(name + "." + learned[i].name, learned[i].data));
+      const bool by_rank = by_elements && has_equal_factors(plan_, parameter.spec, size);
+      ChannelState& state = list.emplace_back(
+          own_array((by_rank ? name : own_name) + "." + learned[i].name, learned[i].data));
       state.saved = matrix.counted && plan_.rank == 0;
-      if (by_elements) {
+      if (by_rank) {
         place_by_rank(state, rank, size);
       }
     }

@@ -54,6 +54,16 @@ Matrix weight_gradient(const Matrix& a, const Matrix& b) {
 
 }  // namespace
 
+TEST_CASE("shards of rows have factors of one rank unless the smallest one's rows bound it") {
+  const MatrixShape matrix{.rows = 257, .columns = 128};
+  CHECK(shards_share_factor_rank(low_rank(64), matrix, 4));  // of 64 rows and 65
+  CHECK_FALSE(shards_share_factor_rank(low_rank(65), matrix, 4));
+  CHECK_FALSE(shards_share_factor_rank(low_rank(128), matrix, 4));
+  CHECK(shards_share_factor_rank(low_rank(128), {.rows = 256, .columns = 128}, 4));
+  CHECK(shards_share_factor_rank(low_rank(128), {.rows = 257, .columns = 64}, 4));
+  CHECK(shards_share_factor_rank(low_rank(512), matrix, 1));
+}
+
 TEST_CASE("low_rank's frame and sums have the bytes of their formulas") {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const CodecSetting setting = low_rank(3, dtype);

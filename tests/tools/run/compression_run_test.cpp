@@ -143,6 +143,47 @@ TEST_CASE("a run that codes sums of passes is the run that was not stopped when 
   }
 }
 
+// Of 257 rows the last of four tensor ranks has 65 and the others 64, which bounds the rank of
+// their factors.
+TEST_CASE("a run whose tensor ranks have factors of unlike ranks saves them and goes on") {
+  const auto [tied, site, weight] = GENERATE(table<std::string, std::string, std::string>(
+      {{"true", "embedding", "wte.weight"}, {"false", "data_gradient", "lm_head.weight"}}));
+  INFO(site);
+  const TrainingRun run;
+  const std::vector<std::string> job = {
+      "model.layers=1",
+      "model.hidden=128",
+      "model.heads=4",
+      "model.ffn=128",
+      "model.tie_embeddings=" + tied,
+      "optimizer.lr=1e-3",
+      "parallel.data=2",
+      "compress.policy=all",
+      "compress." + site +
+          R"(={"codec": "low_rank", "rank": 128, "always": true, "error_feedback": "immediate"})",
+      "run.steps=4",
+      "run.save_every=2"};
+  const std::vector<std::string> four = with(job, {"parallel.tensor=4"});
+  require_done(run.train(four, {"--ranks", "8"}));
+  const std::string factor = "residual/" + site + "/" + weight;
+  const Checkpoint saved(run.checkpoint(2));
+  CHECK(saved.tensors().at(factor + "/0-4.right_factor").shape == Shape{64, 128});
+  CHECK(saved.tensors().at(factor + "/3-4.right_factor").shape == Shape{65, 128});
+
+  const std::string from = "checkpoint.resume_from=" + run.checkpoint(2);
+  const ProcessResult rest =
+      require_done(run.train(with(with(four, in(run, "rest")), {from}), {"--ranks", "8"}));
+  CHECK_THAT(rest.error, !Contains("begins anew"));
+  CHECK(run.weights_sha256(run.checkpoint(4, "rest")) == run.weights_sha256(run.checkpoint(4)));
+
+  // Two ranks have 128 rows and 129, and the columns bound both.
+  const ProcessResult moved = require_done(
+      run.train(with(with(job, in(run, "moved")), {"parallel.tensor=2", from}), {"--ranks", "4"}));
+  CHECK_THAT(moved.error, Contains("begins anew") && Contains(factor + "/3-4.right_factor"));
+  CHECK(Checkpoint(run.checkpoint(4, "moved")).tensors().at(factor + ".right_factor").shape ==
+        Shape{2, 128, 128});
+}
+
 TEST_CASE("a compressed run's plan.json replays to the same run") {
   const TrainingRun run;
   require_done(run.train(with(kMesh, with(kCodecs, {"compress.warmup_steps=2"})), kRanks));
