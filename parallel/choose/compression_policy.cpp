@@ -68,7 +68,7 @@ void require_fit(const std::string& key,
 void require_sites(const CompressConfig& config, const MeshJob& job) {
   const auto require = [&](const std::string& site, const std::string& key) {
     std::string lack = lack_of(site, job);
-    if (lack.empty() && site == "embedding" && job.parallel.sums_in_passes()) {
+    if (lack.empty() && site == "embedding" && !job.parallel.codes_table()) {
       lack = fmt::format(
           "parallel.data_strategy {} adds up the table's gradients in passes, which no codec sits "
           "on",

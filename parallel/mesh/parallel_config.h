@@ -70,6 +70,11 @@ struct ParallelConfig {
                         (data_strategy.gradients == Extent::group && num_groups() == 1));
   }
 
+  // Whether a codec may sit on the sum of a tied table's gradients. The group's size is decided.
+  [[nodiscard]] bool codes_table() const {
+    return !sums_in_passes() && data_strategy.codes_table(pipeline);
+  }
+
   [[nodiscard]] int num_virtual_stages() const { return pipeline * chunks; }
 
   // Workers: ranks that step together, each a whole tensor x pipeline x data mesh.

@@ -41,18 +41,16 @@ bool has_unoffered_codecs(const PlanHistory& plans, const PlanJob& job) {
 
 // Says why plans do not fit a job; empty: they do.
 std::string misfit_of(const PlanHistory& plans, const MeshJob& job) {
-  const DataStrategy& strategy = job.parallel.data_strategy;
   for (const PlanFromStep& row : plans) {
     for (const CompressionPlan::Class& one : row.plan.classes) {
       if (!one.codec) {
         continue;
       }
-      if (one.members.site == schedule::Site::embedding &&
-          !strategy.codes_table(job.parallel.pipeline)) {
+      if (one.members.site == schedule::Site::embedding && !job.parallel.codes_table()) {
         return fmt::format(
             "it compresses the tied table, whose sum parallel.data_strategy {} takes apart; use "
             "replicate or zero1",
-            name_of(strategy));
+            name_of(job.parallel.data_strategy));
       }
       std::string misfit = misfit_of(schedule::site_name(one.members.site), *one.codec, job);
       if (!misfit.empty()) {

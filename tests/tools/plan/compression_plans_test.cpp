@@ -222,6 +222,19 @@ TEST_CASE("a plan's codecs for a table that the data strategy takes apart are re
       one_row(R"("site": "embedding", "stage": 0, "phase": "tail")", R"({"codec": "cast"})"));
   CHECK_THAT(table.refusal({"parallel.data_strategy=zero2"}),
              Contains("tied table") && Contains("zero2"));
+  // Gradients of groups are added up in passes where there is one group alone.
+  for (const std::string strategy : {"NIG", "NII", "III"}) {
+    INFO(strategy);
+    const std::vector<std::string> layout = {
+        "parallel.pipeline=1", "parallel.data=4", "parallel.data_strategy=" + strategy};
+    const auto in_groups = [&](const char* of) {
+      std::vector<std::string> all = layout;
+      all.push_back(std::string("parallel.group=") + of);
+      return table.refusal(all);
+    };
+    CHECK_THAT(in_groups("4"), Contains("tied table") && Contains(strategy));
+    CHECK(in_groups("2") == "accepted");
+  }
 }
 
 TEST_CASE("a plan that cannot be read is a config error with the path") {
