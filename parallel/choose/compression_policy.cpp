@@ -24,6 +24,23 @@ constexpr int kPaperBoundaryRank = 16;  // Optimus-CC's scripts
 constexpr int kPaperGradientRank = 128;
 const std::string kGatherSite = schedule::site_name(Site::parameter_gather);
 
+// Why passes gather no weights; empty where they do.
+std::string lack_of_gathers(const ParallelConfig& parallel) {
+  const Extent parameters = parallel.data_strategy.parameters;
+  if (parallel.data == 1 || parameters == Extent::none) {
+    return fmt::format(
+        "parallel.data_strategy {} leaves weights whole on every rank; use zero3, or another one "
+        "whose first letter is I or G",
+        name_of(parallel.data_strategy));
+  }
+  return parameters == Extent::group && parallel.data_ranks_of_group() == 1
+             ? fmt::format(
+                   "parallel.data_strategy {} leaves weights whole in groups of one data rank "
+                   "(parallel.group, or the data ranks of a node); use larger groups, or zero3",
+                   name_of(parallel.data_strategy))
+             : "";
+}
+
 // Why the layout has no transfers of a site; empty where it has.
 std::string lack_of(const std::string& site, const MeshJob& job) {
   const ParallelConfig& parallel = job.parallel;
@@ -34,12 +51,7 @@ std::string lack_of(const std::string& site, const MeshJob& job) {
     return parallel.data == 1 ? "parallel.data is 1: no gradients are exchanged" : "";
   }
   if (site == kGatherSite) {
-    return gather_classes(job).empty()
-               ? fmt::format(
-                     "parallel.data_strategy {} leaves weights whole on every rank; use "
-                     "zero3, or another one whose first letter is I or G",
-                     name_of(parallel.data_strategy))
-               : "";
+    return lack_of_gathers(parallel);
   }
   if (!job.model.tie_embeddings) {
     return "model.tie_embeddings is false: the tables' gradients belong to data_gradient";
@@ -260,7 +272,7 @@ std::vector<TransferClass> compressible_classes(const MeshJob& job) {
 
 std::vector<TransferClass> gather_classes(const MeshJob& job) {
   std::vector<TransferClass> classes;
-  if (job.parallel.data_strategy.parameters != Extent::none && job.parallel.data > 1) {
+  if (lack_of(kGatherSite, job).empty()) {
     const int num_stages = make_schedules(job)->training.num_stages();
     for (int stage = 0; stage < num_stages; ++stage) {
       classes.push_back({.site = Site::parameter_gather, .stage = stage, .phase = Phase::steady});

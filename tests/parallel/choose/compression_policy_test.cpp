@@ -328,6 +328,21 @@ TEST_CASE("a site or class that the layout lacks is a config error that says why
                      job_of({.pipeline = 2, .embedding_sync = EmbeddingSync::separate}, 4)),
              Contains("use fused"));
   CHECK(refusal(R"({"data_gradient": {"codec": "cast"}})", alone) == "accepted");
+  const auto gathers = [&](const char* letters, int group) {
+    const ParallelConfig mesh{
+        .data = 4, .group = group, .data_strategy = *data_strategy_named(letters)};
+    return refusal(all + "parameter_gather" + cast, job_of(mesh, 4));
+  };
+  CHECK_THAT(gathers("NNG", 2), Contains("whole on every rank"));
+  for (const char* letters : {"III", "ING", "IGG"}) {
+    INFO(letters);
+    CHECK_THAT(
+        gathers(letters, 1),
+        Catch::StartsWith("compress.parameter_gather: ") && Contains("in groups of one data rank"));
+    CHECK(gathers(letters, 2) == "accepted");
+    CHECK(gathers(letters, 0) == "accepted");  // one group
+  }
+  CHECK(gathers("GGG", 1) == "accepted");
   const std::string list = R"({"policy": "list", "classes": [{"codec": {"codec": "cast"}, )";
   CHECK_THAT(refusal(list + R"("site": "data_gradient"}]})", alone),
              Catch::StartsWith("compress.classes.0.site: ") && Contains("parallel.data is 1"));

@@ -7,6 +7,7 @@
 #include "core/file_io.h"
 #include "tests/support/catch.h"
 #include "tests/support/ended.h"
+#include "tests/tools/run/four_rank_links.h"
 #include "tests/tools/run/training_run.h"
 
 namespace slackline {
@@ -75,6 +76,30 @@ TEST_CASE("codecs of weights that passes gather wait for the strategy that is ch
                 {"--validate"});
   INFO(result.error);
   CHECK(result.exit_code == 0);
+}
+
+TEST_CASE("codecs of weights that passes gather need groups of several data ranks") {
+  const TrainingRun run;
+  const std::vector<std::string> job = {
+      "parallel.data=4",
+      "parallel.data_strategy=III",
+      "batch.micro=2",
+      "run.steps=1",
+      "run.eval_every=0",
+      R"(compress={"policy": "all", "parameter_gather": {"codec": "cast"}})"};
+  const auto on_nodes = [&](int nodes) {
+    return with(job, {write_links(run, {.nodes = nodes, .bytes_per_second = 1e9})});
+  };
+  const std::vector<std::string> ranks = {"--ranks", "4"};
+  const std::string refusal = "III leaves weights whole in groups of one data rank";
+  for (const std::vector<std::string>& options : {ranks, std::vector<std::string>{"--validate"}}) {
+    require_refusal(run.train(with(job, {"parallel.group=1"}), options), 2, refusal);
+  }
+  // Nodes decide when the run starts.
+  require_done(run.train(on_nodes(4), {"--validate"}));
+  require_refusal(run.train(on_nodes(4), ranks), 2, "compress.parameter_gather: ");
+  REQUIRE_FALSE(std::filesystem::exists(run.run_dir() + "/checkpoints"));
+  require_done(run.train(with(on_nodes(2), {"run.dir=" + run.path("pairs")}), ranks));
 }
 
 TEST_CASE("what train refuses without looking at data is refused by --validate too") {
