@@ -138,10 +138,13 @@ LayoutAdvice advise_layouts(const PlanJob& job,
     layout.mesh.parallel = with_decided_groups(layout, links);
     layout.compress = without_lacking_sites(layout.compress, layout.mesh);
     try {
+      if (links) {
+        require_groups(layout.mesh.parallel, layout.network.collectives);
+      }
       const schedule::Seconds step = likely_step(layout, costs, links);
       candidates.push_back({.job = std::move(layout), .step = step});
     } catch (const ConfigError&) {
-      continue;  // costs of stages alone know no other layout
+      continue;  // no plan of it is made, or costs of stages alone know no other layout
     }
   }
   advice.num_compared = static_cast<int>(candidates.size());
