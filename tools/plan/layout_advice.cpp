@@ -156,7 +156,7 @@ LayoutAdvice advise_layouts(const PlanJob& job,
       continue;
     }
     const PlanHistory plans = expected_plans(candidate.job, costs, links);
-    const std::size_t bytes = largest_memory(candidate.job, plans);
+    const std::size_t bytes = largest_memory(candidate.job, plans, links);
     if (advice.memory_limit > 0 && bytes > advice.memory_limit) {
       ++advice.num_too_large;
       continue;
