@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -142,9 +143,9 @@ std::string plan_sentence(const StepPlan& plan) {
       "{}: {} of {} classes of transfers are compressed.", text, compressed, plan.classes().size());
 }
 
-std::string known(const RunRecord& run, schedule::Seconds seconds) {
-  return run.no_prediction.empty() && run.plan.has_measured_costs ? seconds_text(seconds.value)
-                                                                  : "-";
+std::string known(const RunRecord& run, const std::optional<schedule::Seconds>& seconds) {
+  const bool is_known = seconds && run.no_prediction.empty() && run.plan.has_measured_costs;
+  return is_known ? seconds_text(seconds->value) : "-";
 }
 
 Html classes_table(const RunRecord& run) {
