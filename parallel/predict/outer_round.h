@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <vector>
 
 #include "compress/codec_setting.h"
 #include "compress/compress_config.h"
@@ -35,6 +36,13 @@ struct RoundKind {
 [[nodiscard]] std::size_t round_arriving_bytes(const RankSync& rank,
                                                int workers,
                                                const RoundKind& kind);
+
+// Returns the bytes that all ranks of all workers send for each of so many fragments of the model
+// (fragments_of).
+[[nodiscard]] std::vector<std::size_t> fragment_bytes(const MeshJob& job,
+                                                      int workers,
+                                                      const RoundKind& kind,
+                                                      int fragments);
 
 [[nodiscard]] RoundKind round_kind(const OuterConfig& outer, const CompressConfig& compress);
 

@@ -1,7 +1,6 @@
 #include "core/algorithm_cache.h"
 
 #include <atomic>
-#include <cstdlib>
 #include <limits>
 #include <sys/wait.h>
 #include <thread>
@@ -10,6 +9,7 @@
 
 #include "core/file_io.h"
 #include "tests/support/catch.h"
+#include "tests/support/environment.h"
 #include "tests/support/temporary_directory.h"
 
 namespace slackline {
@@ -47,31 +47,6 @@ struct Process {
 
   std::vector<std::string> warnings;
   AlgorithmCache cache;
-};
-
-// Sets a variable for the block. Null: absent.
-class Environment {
- public:
-  Environment(const char* name, const char* value) : name_(name) {
-    const char* before = std::getenv(name);
-    had_ = before != nullptr;
-    before_ = had_ ? before : "";
-    set(value);
-  }
-
-  ~Environment() { set(had_ ? before_.c_str() : nullptr); }
-
-  Environment(const Environment&) = delete;
-  Environment& operator=(const Environment&) = delete;
-
- private:
-  void set(const char* value) const {
-    value == nullptr ? ::unsetenv(name_) : ::setenv(name_, value, 1);
-  }
-
-  const char* name_;
-  bool had_ = false;
-  std::string before_;
 };
 
 }  // namespace

@@ -32,6 +32,7 @@ std::string group_of(const std::string& name) {
   return name.substr(0, name.find('/'));
 }
 
+// Elements and bytes of all that is stored: what differs from worker to worker counts for each.
 struct GroupSize {
   std::size_t tensors = 0;
   std::size_t elements = 0;
@@ -42,10 +43,12 @@ std::map<std::string, GroupSize> group_sizes(const Checkpoint& checkpoint) {
   std::map<std::string, GroupSize> groups;
   for (const auto& [name, tensor] : checkpoint.tensors()) {
     GroupSize& group = groups[group_of(name)];
-    const std::size_t elements = tensor.shape.num_elements();
     ++group.tensors;
-    group.elements += elements;
-    group.bytes += elements * size_of(tensor.dtype);
+    for (const ManifestPiece& piece : tensor.pieces) {
+      const std::size_t elements = piece.region.shape.num_elements();
+      group.elements += elements;
+      group.bytes += elements * size_of(tensor.dtype);
+    }
   }
   return groups;
 }

@@ -138,10 +138,13 @@ LayoutAdvice advise_layouts(const PlanJob& job,
     layout.mesh.parallel = with_decided_groups(layout, links);
     layout.compress = without_lacking_sites(layout.compress, layout.mesh);
     try {
+      if (links) {
+        require_groups(layout.mesh.parallel, layout.network.collectives);
+      }
       const schedule::Seconds step = likely_step(layout, costs, links);
       candidates.push_back({.job = std::move(layout), .step = step});
     } catch (const ConfigError&) {
-      continue;  // costs of stages alone know no other layout
+      continue;  // no plan of it is made, or costs of stages alone know no other layout
     }
   }
   advice.num_compared = static_cast<int>(candidates.size());
@@ -153,7 +156,7 @@ LayoutAdvice advise_layouts(const PlanJob& job,
       continue;
     }
     const PlanHistory plans = expected_plans(candidate.job, costs, links);
-    const std::size_t bytes = largest_memory(candidate.job, plans);
+    const std::size_t bytes = largest_memory(candidate.job, plans, links);
     if (advice.memory_limit > 0 && bytes > advice.memory_limit) {
       ++advice.num_too_large;
       continue;

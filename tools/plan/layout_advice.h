@@ -35,8 +35,8 @@ struct LayoutAdvice {
 // chunks) and zb_h1 for as many ranks as the config has, everything else being the config's. Plain
 // steps are timed for all of them, and for the `most` shortest again with what the policy
 // compresses; policies that name classes of the config's own layout count as none, and sites that a
-// layout lacks as not set. Costs that do
-// not cover a layout leave it out.
+// layout lacks as not set. Costs that do not cover a layout leave it out, and so does
+// network.collectives where it needs groups that the layout has not.
 [[nodiscard]] LayoutAdvice advise_layouts(const PlanJob& job,
                                           const JobWith& job_with,
                                           const StepCosts& costs,

@@ -41,7 +41,7 @@ double all_of(const AxisBytes& bytes) {
 }
 
 bool fits(const PlanJob& job, const PlanHistory& plans, const Scene& scene) {
-  return scene.memory_limit == 0 || largest_memory(job, plans) <= scene.memory_limit;
+  return scene.memory_limit == 0 || largest_memory(job, plans, *scene.links) <= scene.memory_limit;
 }
 
 LinkWay together(const std::string& name, PlanJob job, const Scene& scene) {

@@ -16,9 +16,11 @@
 #include "core/cuda/cuda_memory.h"
 #include "core/error.h"
 #include "core/tensor/memory_table.h"
+#include "core/threads/thread_pool.h"
 #include "model/parameters.h"
 #include "optim/adamw_optimizer.h"
 #include "parallel/mesh/executor_bytes.h"
+#include "parallel/mesh/mesh.h"
 #include "parallel/plan/compression_memory.h"
 #include "parallel/plan/sent_bytes.h"
 #include "parallel/predict/outer_round.h"
@@ -245,7 +247,25 @@ std::size_t total_bytes(const std::vector<MemoryItem>& plan, Device device) {
   return total;
 }
 
-std::size_t largest_memory(const PlanJob& job, const PlanHistory& plans) {
+std::vector<NodeShare> node_shares(const ParallelConfig& parallel, const LinkSpeeds& links) {
+  const int ranks = parallel.num_ranks();
+  const std::vector<int> nodes =
+      links ? links->nodes_of_ranks(ranks) : std::vector<int>(static_cast<std::size_t>(ranks), 0);
+  std::map<int, int> ranks_of_nodes;
+  for (const int node : nodes) {
+    ++ranks_of_nodes[node];
+  }
+  std::vector<NodeShare> shares;
+  shares.reserve(nodes.size());
+  for (const int node : nodes) {
+    shares.push_back({.node = node, .num_threads = default_num_threads(ranks_of_nodes[node])});
+  }
+  return shares;
+}
+
+std::size_t largest_memory(const PlanJob& job, const PlanHistory& plans, const LinkSpeeds& links) {
+  const std::vector<NodeShare> shares = node_shares(job.mesh.parallel, links);
+  const Mesh mesh = make_mesh(job.mesh.parallel);
   const std::shared_ptr<const StepSchedules> schedules = make_schedules(job.mesh);
   std::size_t most = 0;
   for (int stage = 0; stage < job.mesh.parallel.pipeline; ++stage) {
@@ -253,8 +273,12 @@ std::size_t largest_memory(const PlanJob& job, const PlanHistory& plans) {
       // The first tensor rank saves what all have alike; the last may have a row more of a table.
       for (const int tensor : std::set{0, job.mesh.parallel.tensor - 1}) {
         const MeshPlace place{.tensor = tensor, .data = data, .pipeline = stage};
-        most = std::max(most,
-                        total_bytes(memory_plan(job, place, plans, 1, schedules), job.mesh.device));
+        const int of_stage = mesh.moved(0, "pipeline", stage);
+        const int rank = mesh.moved(mesh.moved(of_stage, "data", data), "tensor", tensor);
+        const int num_threads = shares[static_cast<std::size_t>(rank)].num_threads;
+        most = std::max(
+            most,
+            total_bytes(memory_plan(job, place, plans, num_threads, schedules), job.mesh.device));
       }
     }
   }

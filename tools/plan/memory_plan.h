@@ -35,11 +35,24 @@ void reserve_device_memory(const std::vector<MemoryItem>& plan);
 // Sums what stands on `device`: on a CUDA device all that is not on the host.
 [[nodiscard]] std::size_t total_bytes(const std::vector<MemoryItem>& plan, Device device);
 
-// The bytes of the rank that needs most, with one thread. Data ranks differ by what they save, and
-// by their shares; the last tensor rank has the largest share of the vocabulary. Of more than 256
-// data ranks, whose shares are within a row of each other, as many are looked at, from the first,
-// which saves what all have alike, to the last.
-[[nodiscard]] std::size_t largest_memory(const PlanJob& job, const PlanHistory& plans);
+// What a rank has of its node.
+struct NodeShare {
+  int node = 0;
+  int num_threads = 1;
+};
+
+// Returns them of all ranks of a mesh, in world order, where each node has as many cores as this
+// machine. Without links all ranks stand on one. REQUIRES: links have as many devices.
+[[nodiscard]] std::vector<NodeShare> node_shares(const ParallelConfig& parallel,
+                                                 const LinkSpeeds& links);
+
+// The bytes of the rank that needs most, where ranks have these shares of their nodes. Data ranks
+// differ by what they save, and by their shares of the model; the last tensor rank has the largest
+// share of the vocabulary. Of more than 256 data ranks, whose shares are within a row of each
+// other, as many are looked at, from the first, which saves what all have alike, to the last.
+[[nodiscard]] std::size_t largest_memory(const PlanJob& job,
+                                         const PlanHistory& plans,
+                                         const LinkSpeeds& links);
 
 // What the least of a cluster's devices has; 0: not known.
 [[nodiscard]] std::size_t device_memory_limit(const LinkSpeeds& links);

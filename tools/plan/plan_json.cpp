@@ -28,7 +28,7 @@ std::string seconds_json(const std::optional<Seconds>& seconds,
 std::string class_json(const StepPlan& plan, const PlannedClass& row, KnownSeconds known) {
   // Without links a transfer's seconds are known where they were measured.
   constexpr Seconds kLeastMeasured{1e-9};
-  const bool has_raw = plan.links || kLeastMeasured < row.raw;
+  const bool has_raw = plan.links || (row.raw && kLeastMeasured < *row.raw);
   return fmt::format(R"({{"site": "{}", "stage": {}, "phase": "{}", "raw_bytes": {}, )"
                      R"("sent_bytes": {}, "raw_seconds": {}, "encode_seconds": {}, )"
                      R"("decode_seconds": {}, "slack_seconds": {}, "codec": {}, "reason": {}}})",

@@ -1,6 +1,7 @@
 #include "tools/plan/plan_text.h"
 
 #include <algorithm>
+#include <optional>
 #include <sstream>
 #include <utility>
 
@@ -203,6 +204,10 @@ std::string memory_text(const StepPlan& plan) {
   return text;
 }
 
+std::string milliseconds_text(const std::optional<schedule::Seconds>& seconds) {
+  return seconds ? fmt::format("{:.3f}", kMilliseconds * seconds->value) : "-";
+}
+
 std::string classes_text(const StepPlan& plan) {
   const std::vector<PlannedClass>& classes = plan.classes();
   if (classes.empty()) {
@@ -220,13 +225,13 @@ std::string classes_text(const StepPlan& plan) {
                                  "slack ms",
                                  compressed ? "        sent bytes  codec" : "");
   for (const PlannedClass& row : classes) {
-    text += fmt::format("{:<18}{:<6}{:<9}{:>16} {:>11.3f} {:>11.3f}",
+    text += fmt::format("{:<18}{:<6}{:<9}{:>16} {:>11} {:>11}",
                         schedule::site_name(row.members.site),
                         row.members.stage,
                         schedule::phase_name(row.members.phase),
                         row.raw_bytes,
-                        kMilliseconds * row.raw.value,
-                        kMilliseconds * row.slack.value);
+                        milliseconds_text(row.raw),
+                        milliseconds_text(row.slack));
     text +=
         compressed
             ? fmt::format(" {:>17}  {}\n", row.sent_bytes, row.codec ? short_text(*row.codec) : "-")

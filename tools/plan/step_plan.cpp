@@ -9,7 +9,6 @@
 
 #include "core/error.h"
 #include "core/file_errors.h"
-#include "core/threads/thread_pool.h"
 #include "model/parameter_table.h"
 #include "parallel/mesh/mesh.h"
 #include "parallel/mesh/stage_split.h"
@@ -155,24 +154,18 @@ void plan_ranks(StepPlan& plan,
                 const LinkSpeeds& links) {
   const ParallelConfig& parallel = plan.job.mesh.parallel;
   const Mesh mesh = make_mesh(parallel);
-  const std::vector<int> nodes = links ? links->nodes_of_ranks(mesh.size())
-                                       : std::vector<int>(static_cast<std::size_t>(mesh.size()), 0);
-  std::vector<int> ranks_of_nodes(static_cast<std::size_t>(*std::ranges::max_element(nodes)) + 1);
-  for (const int node : nodes) {
-    ++ranks_of_nodes[static_cast<std::size_t>(node)];
-  }
+  const std::vector<NodeShare> shares = node_shares(parallel, links);
   const std::shared_ptr<const StepSchedules> schedules = make_schedules(plan.job.mesh);
   for (int rank = 0; rank < mesh.size(); ++rank) {
     const MeshPlace place{.tensor = mesh.coordinate(rank, "tensor"),
                           .data = mesh.coordinate(rank, "data"),
                           .pipeline = mesh.coordinate(rank, "pipeline")};
-    const int node = nodes[static_cast<std::size_t>(rank)];
-    const int ranks_on_node = ranks_of_nodes[static_cast<std::size_t>(node)];
+    const NodeShare& share = shares[static_cast<std::size_t>(rank)];
     std::vector<MemoryItem> memory =
-        memory_plan(plan.job, place, plans, default_num_threads(ranks_on_node), schedules);
+        memory_plan(plan.job, place, plans, share.num_threads, schedules);
     plan.ranks.push_back(
         {.place = place,
-         .node = node,
+         .node = share.node,
          .memory_bytes = total_bytes(memory, plan.job.mesh.device),
          .sent = divided(traffic.places[static_cast<std::size_t>(place.pipeline)].sent,
                          parallel.tensor * parallel.data)});

@@ -17,13 +17,14 @@
 namespace slackline {
 
 // A class of transfers in a plan. Bytes are those of a step, over all
-// replicas; seconds are those of one transfer.
+// replicas; seconds are those of one transfer, absent where transfers take place within passes,
+// whose seconds have theirs.
 struct PlannedClass {
   schedule::TransferClass members{};
   std::size_t raw_bytes = 0;
   std::size_t sent_bytes = 0;
-  schedule::Seconds raw{};    // mean, from readiness to arrival
-  schedule::Seconds slack{};  // the least of any
+  std::optional<schedule::Seconds> raw{};    // mean, from readiness to arrival
+  std::optional<schedule::Seconds> slack{};  // the least of any
   // What its codec takes of one rank for a message, or for a step's sums; absent where not known.
   std::optional<schedule::Seconds> encode{};
   std::optional<schedule::Seconds> decode{};

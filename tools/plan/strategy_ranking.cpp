@@ -46,7 +46,7 @@ RankedStrategy ranked(const PlanJob& job, const StepCosts& costs, const LinkSpee
   const StepTraffic::Axes bytes = step_traffic(MeshLists(with_any_groups(job, links)), {}).all;
   row.bytes_across = bytes.across[kDataAxis] + bytes.across[kEmbeddingAxis];
   row.bytes_inside = bytes.sent[kDataAxis] + bytes.sent[kEmbeddingAxis] - row.bytes_across;
-  row.memory_bytes = largest_memory(job, compression_plans(job, links));
+  row.memory_bytes = largest_memory(job, compression_plans(job, links), links);
   return row;
 }
 

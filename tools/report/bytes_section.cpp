@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -25,8 +27,10 @@ bool is_reported(const std::vector<StepRecord>& steps, std::size_t axis) {
   return axis != kOuterAxis || std::ranges::any_of(steps, &StepRecord::has_workers);
 }
 
-bool has_groups(const std::vector<StepRecord>& steps) {
-  return std::ranges::any_of(
+// Counts the steps whose data ranks made several groups; a run may have them from a resume on, or
+// up to one.
+std::ptrdiff_t num_with_groups(const std::vector<StepRecord>& steps) {
+  return std::ranges::count_if(
       steps, [](const StepRecord& step) { return step.axes.front().across_bytes.has_value(); });
 }
 
@@ -52,8 +56,8 @@ std::vector<std::string> total_row(const std::string& name,
                                   bytes_text(total.raw),
                                   bytes_text(total.sent),
                                   total.raw > 0.0 ? percent_text(total.sent / total.raw) : "-"};
-  if (has_groups(steps)) {
-    row.push_back(bytes_text(total.across / count));
+  if (const auto grouped = num_with_groups(steps); grouped > 0) {
+    row.push_back(bytes_text(total.across / static_cast<double>(grouped)));
   }
   return row;
 }
@@ -79,7 +83,7 @@ Html axes_table(const std::vector<StepRecord>& steps) {
                                  {"raw in all", Align::right},
                                  {"sent in all", Align::right},
                                  {"sent / raw", Align::right}};
-  if (has_groups(steps)) {
+  if (num_with_groups(steps) > 0) {
     columns.push_back({"between groups a step", Align::right});
   }
   return table(columns, rows);
@@ -142,9 +146,9 @@ std::string plan_sentence(const StepPlan& plan) {
       "{}: {} of {} classes of transfers are compressed.", text, compressed, plan.classes().size());
 }
 
-std::string known(const RunRecord& run, schedule::Seconds seconds) {
-  return run.no_prediction.empty() && run.plan.has_measured_costs ? seconds_text(seconds.value)
-                                                                  : "-";
+std::string known(const RunRecord& run, const std::optional<schedule::Seconds>& seconds) {
+  const bool is_known = seconds && run.no_prediction.empty() && run.plan.has_measured_costs;
+  return is_known ? seconds_text(seconds->value) : "-";
 }
 
 Html classes_table(const RunRecord& run) {

@@ -130,6 +130,16 @@ std::string plain_text(std::string_view text) {
   return plain;
 }
 
+// What the point sets, in which keys of objects are sorted. Numbers are equal by value here,
+// however they are written.
+nlohmann::json values_of(const SweepSettings& settings) {
+  nlohmann::json values;
+  for (const SweepSetting& setting : settings) {
+    values[setting.key] = nlohmann::json::parse(setting.value);
+  }
+  return values;
+}
+
 }  // namespace
 
 std::vector<SweepSettings> expand_grid(std::string_view grid) {
@@ -148,8 +158,9 @@ std::vector<SweepSettings> expand_grid(std::string_view grid) {
     append_points(json, points);
   }
   std::set<std::string> names;
+  std::set<nlohmann::json> values;
   for (const SweepSettings& settings : points) {
-    if (!names.insert(point_name(settings)).second) {
+    if (!names.insert(point_name(settings)).second || !values.insert(values_of(settings)).second) {
       throw ConfigError(
           fmt::format("grid: gives a point twice; leave one out; got {}", point_text(settings)));
     }
@@ -167,18 +178,16 @@ std::string point_name(const SweepSettings& settings) {
   SweepSettings sorted = settings;
   std::ranges::sort(sorted, {}, &SweepSetting::key);
   std::string name;
-  nlohmann::json identity;  // sorts the keys of objects
+  const nlohmann::json values = values_of(settings);
   for (const SweepSetting& setting : sorted) {
-    nlohmann::json& value = identity[setting.key];
-    value = nlohmann::json::parse(setting.value);
     name += fmt::format("{}{}-{}",
                         name.empty() ? "" : "_",
                         plain_text(setting.key.substr(setting.key.rfind('.') + 1)),
-                        plain_text(value.dump()));
+                        plain_text(values[setting.key].dump()));
   }
   name.resize(std::min(name.size(), kLongestName));
   name.erase(name.find_last_not_of("-_") + 1);  // where it was cut between two words
-  const std::string text = identity.dump();
+  const std::string text = values.dump();
   return fmt::format(
       "{}-{}", name, hex_text(xxh3(std::as_bytes(std::span(text)))).substr(0, kHashDigits));
 }

@@ -20,7 +20,7 @@ using SweepSettings = std::vector<SweepSetting>;
 // The points of a grid, given as JSON: an object of keys with a list of values each, of which every
 // combination is a point, or a list of such objects. The last key varies fastest. Pure. Throws
 // ConfigError that starts with where in the grid: nothing to vary, no list, a key or a point that
-// is there twice, too many points, run.dir.
+// is there twice, if only by value (1 and 1.0), too many points, run.dir.
 [[nodiscard]] std::vector<SweepSettings> expand_grid(std::string_view grid);
 
 // "optimizer.lr=0.1, run.seed=2", for messages.

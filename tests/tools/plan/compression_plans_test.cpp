@@ -3,16 +3,20 @@
 
 #include "tools/plan/compression_plans.h"
 
+#include <algorithm>
 #include <map>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "core/file_io.h"
+#include "parallel/predict/assumed_costs.h"
 #include "tests/support/catch.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/tools/plan/planned_job.h"
 #include "tools/plan/plan_json.h"
+#include "tools/plan/plan_text.h"
 
 namespace slackline {
 
@@ -391,6 +395,32 @@ TEST_CASE("a chosen plan goes on in passes, whatever candidates there are now") 
   }
   const PlanHistory now = compression_plans(of_bits(8));
   CHECK(resumed_plans(now, plan_document(chosen.back(), chosen, {}), of_bits(8)).plans == chosen);
+}
+
+TEST_CASE("transfers within passes have no seconds of their own in a plan") {
+  Cluster links{.nodes = {{.count = 4, .devices = 1}}};
+  links.network_link.bytes_per_second = 1e6;
+  const PlanJob job = planned_job({"parallel.data=4",
+                                   "parallel.data_strategy=zero3",
+                                   R"(compress={"policy": "all",
+      "data_gradient": {"codec": "quantize", "bits": 4},
+      "parameter_gather": {"codec": "quantize", "bits": 8}})"});
+  const StepPlan plan = make_step_plan(job, assumed_costs(job.mesh.model, {}), links);
+  const nlohmann::json row = [&] {
+    const nlohmann::json rows = nlohmann::json::parse(plan_files(plan).json)[0]["classes"];
+    const auto found = std::ranges::find_if(rows, [](const nlohmann::json& candidate) {
+      return candidate["site"] == "parameter_gather" && candidate["phase"] == "steady";
+    });
+    REQUIRE(found != rows.end());
+    return *found;
+  }();
+  CHECK(row["raw_bytes"].get<std::size_t>() > row["sent_bytes"].get<std::size_t>());
+  CHECK(row["sent_bytes"].get<std::size_t>() > 0);
+  CHECK(row["raw_seconds"].is_null());
+  CHECK(row["slack_seconds"].is_null());
+  const std::string text = plan_text(plan);
+  const std::string line = text.substr(text.find("parameter_gather  0     steady"));
+  CHECK_THAT(line.substr(0, line.find('\n')), Contains("           -           - "));
 }
 
 TEST_CASE("a plan in units of moments does not go on where ranks share out the moments") {

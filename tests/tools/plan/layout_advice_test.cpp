@@ -185,6 +185,29 @@ TEST_CASE("layouts that need more memory than a device has are left out") {
   CHECK_THAT(advice_text(fitting), Contains("need more than"));
 }
 
+TEST_CASE("layouts that have no groups for collectives to go through are left out") {
+  Cluster links = nodes_of_two(1e10, 1e8);
+  links.nodes.front().count = 4;
+  const auto advice_with = [&](const char* collectives) {
+    return advice({"parallel.pipeline=1",
+                   "parallel.data=8",
+                   std::string("network.collectives=") + collectives},
+                  links,
+                  {},
+                  kAll);
+  };
+  const LayoutAdvice through = advice_with("hierarchical");
+  CHECK(own_of(through).parallel.data_ranks_of_group() == 2);
+  for (const Layout& layout : through.layouts) {
+    INFO(layout.parallel.tensor << " x " << layout.parallel.pipeline);
+    CHECK(layout.parallel.has_groups_of_ranks());
+  }
+  const LayoutAdvice direct = advice_with("direct");
+  CHECK(through.num_compared < direct.num_compared);
+  CHECK(std::ranges::any_of(direct.layouts,
+                            [](const Layout& layout) { return layout.parallel.pipeline > 1; }));
+}
+
 TEST_CASE("costs of stages alone are compared with nothing but their own layout") {
   StepCosts costs;
   for (const int stage : {0, 1}) {

@@ -8,10 +8,12 @@
 #include <nlohmann/json.hpp>
 
 #include "core/file_io.h"
+#include "core/threads/thread_pool.h"
 #include "parallel/predict/assumed_costs.h"
 #include "tests/parallel/schedule/golden_text.h"
 #include "tests/support/catch.h"
 #include "tests/support/ended.h"
+#include "tests/support/environment.h"
 #include "tests/support/run_process.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/tools/plan/planned_job.h"
@@ -298,9 +300,33 @@ TEST_CASE("the largest memory is that of a tensor rank that saves most") {
   const PlanJob job = planned_job({"parallel.tensor=2"});
   std::size_t most = 0;
   for (const int tensor : {0, 1}) {
-    most = std::max(most, total_bytes(memory_plan(job, {.tensor = tensor}, {}, 1), Device::cpu));
+    most = std::max(
+        most,
+        total_bytes(memory_plan(job, {.tensor = tensor}, {}, default_num_threads(2)), Device::cpu));
   }
-  CHECK(largest_memory(job, {}) == most);
+  CHECK(largest_memory(job, {}, {}) == most);
+}
+
+TEST_CASE("the largest memory is the plan's, whatever threads the ranks of each node have") {
+  // Nodes of four ranks and of two, which have more threads each.
+  Cluster links = two_nodes();
+  links.nodes = {{.count = 1, .devices = 4}, {.count = 2, .devices = 2}};
+  std::size_t before = 0;
+  for (const char* threads : {"1", "64"}) {
+    const Environment environment("OMP_NUM_THREADS", threads);
+    const StepPlan plan = make_step_plan(planned_job(kMesh), std::nullopt, links);
+    const std::size_t most =
+        std::ranges::max_element(plan.ranks, {}, &PlannedRank::memory_bytes)->memory_bytes;
+    CHECK(largest_memory(plan.job, plan.plans, links) == most);
+    CHECK(most > before);  // each thread has its own workspace
+    before = most;
+  }
+  const std::vector<NodeShare> shares = node_shares(planned_job(kMesh).mesh.parallel, links);
+  REQUIRE(shares.size() == 8);
+  CHECK(shares[3].node == 0);
+  CHECK(shares[4].node == 1);
+  CHECK(shares[3].num_threads == default_num_threads(4));
+  CHECK(shares[4].num_threads == default_num_threads(2));
 }
 
 // Shares of 600 data ranks differ by a row of each bucket at most: far below what a plan's memory
@@ -316,11 +342,13 @@ TEST_CASE("of many data ranks some stand for all, as far as memory goes") {
                                      fmt::format("parallel.data_strategy={}", strategy),
                                      coded});
     const PlanHistory plans = compression_plans(job);
+    const int threads = default_num_threads(600);
     std::size_t most = 0;
     for (int data = 0; data < 600; ++data) {
-      most = std::max(most, total_bytes(memory_plan(job, {.data = data}, plans, 1), Device::cpu));
+      most = std::max(most,
+                      total_bytes(memory_plan(job, {.data = data}, plans, threads), Device::cpu));
     }
-    const std::size_t largest = largest_memory(job, plans);
+    const std::size_t largest = largest_memory(job, plans, {});
     CHECK(largest <= most);
     CHECK(static_cast<double>(largest) >= 0.999 * static_cast<double>(most));
   }

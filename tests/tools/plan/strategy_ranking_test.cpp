@@ -169,7 +169,7 @@ TEST_CASE("auto takes the fastest strategy that fits") {
   CHECK(choose_strategy(job, plenty, {}).parallel.data_strategy == first);
   // Room for what zero3 takes and a little more.
   job.mesh.parallel.data_strategy = DataStrategy::zero3;
-  const auto small = static_cast<double>(largest_memory(job, {}));
+  const auto small = static_cast<double>(largest_memory(job, {}, cluster_of(1e5)));
   const Cluster tight = cluster_of(1e5, small * 1.001);
   const PlanJob chosen = with_strategy(job, costs, tight);
   CHECK_FALSE(chosen.mesh.parallel.chooses_strategy);
@@ -184,7 +184,7 @@ TEST_CASE("auto takes the fastest strategy that fits") {
 TEST_CASE("auto takes what fits the memory that ranks have left, where links do not say") {
   PlanJob job = job_of();
   job.mesh.parallel.data_strategy = DataStrategy::zero3;
-  const auto small = static_cast<double>(largest_memory(job, {}));
+  const auto small = static_cast<double>(largest_memory(job, {}, cluster_of(1e5)));
   job.mesh.parallel.chooses_strategy = true;
   const DeviceFacts tight{.memory_bytes = static_cast<std::size_t>(1.001 * small)};
   CHECK(choose_strategy(job, cluster_of(1e5), tight).parallel.data_strategy == DataStrategy::zero3);

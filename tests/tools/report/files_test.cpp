@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/file_io.h"
+#include "parallel/mesh/reported_axes.h"
 #include "parallel/predict/timeline/chrome_trace.h"
 #include "tests/support/catch.h"
 #include "tests/support/temporary_directory.h"
@@ -245,6 +246,25 @@ TEST_CASE("of a large sweep the steps of as many runs are kept as are drawn") {
   CHECK(sweep.runs_with_steps == 10);
   CHECK(sweep.runs[7].metrics.steps.size() == 2);
   CHECK(sweep.runs[8].metrics.steps.empty());
+}
+
+TEST_CASE("bytes between groups are a mean of the steps that had groups") {
+  RunRecord run;
+  run.plan.compression.emplace_back();  // no classes
+  for (const std::int64_t step : {1, 2, 3}) {
+    StepRecord record = step_record(step);
+    if (step > 1) {  // resumed in groups
+      for (AxisTraffic& axis : record.axes) {
+        axis.across_bytes = 0.0;
+      }
+      record.axes[kDataAxis].across_bytes = step == 2 ? 2.0 : 4.0;
+    }
+    run.metrics.steps.push_back(record);
+  }
+  const std::string html = bytes_section(run).str();
+  CHECK_THAT(html, Contains("between groups a step") && Contains(">3 B<"));
+  run.metrics.steps.resize(1);
+  CHECK_THAT(bytes_section(run).str(), !Contains("between groups a step"));
 }
 
 TEST_CASE("a sweep without a finished run has no chart of speed, and says so") {

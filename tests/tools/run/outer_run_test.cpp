@@ -231,6 +231,31 @@ TEST_CASE("compressed rounds send fewer bytes, and lines say what they stand for
   CHECK(std::abs(stands_for - total("plain", "raw_bytes")) < 1e-3 * stands_for);
 }
 
+TEST_CASE("compressed fragments stand for as many bytes as they are plain, each by itself") {
+  const TrainingRun run;
+  const std::string outer = R"({"method": "diloco", "period": 4, "fragments": 4})";
+  require_trained(run, 2, workers(outer, {"run.dir=" + run.path("plain")}));
+  require_trained(
+      run,
+      2,
+      workers(outer,
+              {"run.dir=" + run.path("coded"),
+               R"(compress={"policy": "all", "outer": {"codec": "quantize", "bits": 4}})"}));
+  const std::vector<nlohmann::json> plain = step_lines(run.path("plain"));
+  const std::vector<nlohmann::json> coded = step_lines(run.path("coded"));
+  REQUIRE(plain.size() == 12);
+  REQUIRE(coded.size() == 12);
+  for (std::size_t i = 0; i < plain.size(); ++i) {
+    INFO("step " << i + 1);
+    const nlohmann::json& expected = plain[i].at("axes").at("outer");
+    const nlohmann::json& found = coded[i].at("axes").at("outer");
+    CHECK(expected.at("raw_bytes") == expected.at("sent_bytes"));
+    CHECK(found.at("sent_bytes").get<double>() < expected.at("sent_bytes").get<double>());
+    CHECK(found.at("raw_bytes").get<double>() ==
+          Approx(expected.at("raw_bytes").get<double>()).epsilon(1e-3));
+  }
+}
+
 TEST_CASE("a round under way keeps to what it began with") {
   const TrainingRun run;
   require_trained(run, 2, workers(R"({"method": "co2", "period": 3, "eager": true})", {}));

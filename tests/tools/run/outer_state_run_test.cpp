@@ -1,19 +1,25 @@
 // What outer rounds keep from step to step goes on in numbers, whatever changes at a resume.
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <optional>
 #include <span>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "core/checkpoint/checkpoint.h"
 #include "tests/support/catch.h"
+#include "tests/support/ended.h"
+#include "tests/support/run_process.h"
 #include "tests/tools/run/outer_runs.h"
 #include "tests/tools/run/training_run.h"
 
 namespace slackline {
+
+using testing::require_done;
 
 namespace {
 
@@ -62,6 +68,26 @@ TEST_CASE("rounds give the same losses behind a change of a worker's layout") {
     for (std::size_t i = 0; i < rest.size(); ++i) {
       CHECK(rest[i] == Approx(whole[i + 5]).epsilon(1e-4));  // sums of other lengths
     }
+  }
+}
+
+TEST_CASE("inspect counts the moments of every worker, and weights once") {
+  const TrainingRun run;
+  require_trained(run, 2, workers(R"({"method": "co2", "period": 3})", {}));
+  const std::string text = require_done(run_slackline({"inspect", run.checkpoint(5)})).out;
+  const auto sizes_of = [&](const std::string& group) {
+    std::istringstream row(text.substr(text.find("\n" + group + " ") + 1 + group.size()));
+    std::array<std::size_t, 3> sizes{};  // tensors, elements, bytes
+    row >> sizes[0] >> sizes[1] >> sizes[2];
+    INFO(group);
+    REQUIRE_FALSE(row.fail());
+    return sizes;
+  };
+  const std::array<std::size_t, 3> weights = sizes_of("weights");
+  CHECK(weights[2] == weights[1] * sizeof(float));
+  for (const char* moments : {"adam_m", "adam_v"}) {
+    INFO(moments);
+    CHECK(sizes_of(moments) == std::array{weights[0], 2 * weights[1], 2 * weights[2]});
   }
 }
 

@@ -73,6 +73,16 @@ TEST_CASE("grids without a point, or with one twice, are refused with where and 
   CHECK_THAT(refusal(R"([{"run.seed": [1]}, {"run.seed": [1, 2]}])"), Contains("run.seed=1"));
 }
 
+TEST_CASE("points of equal numbers are the same however they are written, and keep their names") {
+  CHECK_THAT(refusal(R"({"optimizer.lr": [1, 1.0]})"),
+             StartsWith("grid: gives a point twice; leave one out; got optimizer.lr=1.0"));
+  CHECK_THAT(refusal(R"([{"a": [{"x": [2.0], "y": 3}], "b": [0]},
+                         {"b": [0.0], "a": [{"y": 3e0, "x": [2]}]}])"),
+             StartsWith("grid: gives a point twice"));
+  CHECK(points_of(R"({"a": [1, true, "1", [1], 1.5, null]})").size() == 6);
+  CHECK(point_name({{"optimizer.lr", "1"}}) != point_name({{"optimizer.lr", "1.0"}}));
+}
+
 TEST_CASE("grids that are too large, own run.dir or set a key twice are refused") {
   CHECK_THAT(refusal(R"({"run.dir": ["a", "b"]})"), StartsWith("grid.run.dir: the sweep gives"));
   CHECK_THAT(refusal(R"({"run": [{"dir": "a", "steps": 1}]})"), StartsWith("grid.run: the sweep"));

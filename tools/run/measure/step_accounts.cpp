@@ -9,6 +9,7 @@
 #include "core/host_name.h"
 #include "parallel/plan/sent_bytes.h"
 #include "parallel/predict/outer_round.h"
+#include "parallel/sync/outer_plan.h"
 #include "tools/run/measure/compute_seconds.h"
 
 namespace slackline {
@@ -197,19 +198,29 @@ AccountedStep StepAccounts::take_oldest() {
 
 double StepAccounts::plain_bytes_of_a_sent_one(std::int64_t step) {
   const RoundKind coded{.codec = config_->compress.codec_of_rounds()};
-  const bool is_mean = config_->outer.ending == OuterEnding::mean && step == config_->run.steps;
-  if (!coded.codec || !config_->outer.is_on() || step <= config_->compress.warmup_steps ||
-      is_mean) {
+  const OuterConfig& outer = config_->outer;
+  const bool is_last = step == config_->run.steps;
+  const bool is_mean = outer.ending == OuterEnding::mean && is_last;
+  if (!coded.codec || !outer.is_on() || step <= config_->compress.warmup_steps || is_mean) {
     return 1.0;
   }
-  if (plain_bytes_of_rounds_ == 0.0) {
+  if (plain_bytes_.empty()) {
     const auto bytes = [&](const RoundKind& kind) {
       const int workers = config_->parallel.num_workers();
-      return static_cast<double>(outer_round(config_->mesh_job(), workers, kind, {}).bytes);
+      return fragment_bytes(config_->mesh_job(), workers, kind, outer.fragments);
     };
-    plain_bytes_of_rounds_ = bytes({}) / bytes(coded);
+    plain_bytes_ = bytes({});
+    coded_bytes_ = bytes(coded);
   }
-  return plain_bytes_of_rounds_;
+  // A period that the run chooses is one of whole models.
+  const std::int64_t every = outer.has_fragments() ? *outer.period / outer.fragments : 1;
+  std::size_t plain = 0;
+  std::size_t sent = 0;
+  for (const int fragment : due_fragments(step, every, outer.fragments, is_last)) {
+    plain += plain_bytes_[static_cast<std::size_t>(fragment)];
+    sent += coded_bytes_[static_cast<std::size_t>(fragment)];
+  }
+  return sent == 0 ? 1.0 : static_cast<double>(plain) / static_cast<double>(sent);
 }
 
 const std::vector<double>& StepAccounts::saved_bytes(std::int64_t step) {

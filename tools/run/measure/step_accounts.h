@@ -67,7 +67,7 @@ class StepAccounts {
   // Bytes that compression kept off each axis of kReportedAxes in a step.
   [[nodiscard]] const std::vector<double>& saved_bytes(std::int64_t step);
 
-  // What a byte of a compressed round stands for. Fragments are taken to shrink alike.
+  // What a byte stands for that is sent for rounds in a step, where they are compressed.
   [[nodiscard]] double plain_bytes_of_a_sent_one(std::int64_t step);
 
   const TrainConfig* config_;
@@ -78,7 +78,9 @@ class StepAccounts {
   Clock::time_point start_{};  // of the current step
   std::deque<Ended> ended_;    // two at most; all but the last added up
   std::map<std::int64_t, std::vector<double>> saved_bytes_;  // by the first step of a plan
-  double plain_bytes_of_rounds_ = 0.0;                       // of a sent byte; 0: not asked yet
+  // Of rounds, by fragment; empty: not asked yet.
+  std::vector<std::size_t> plain_bytes_{};
+  std::vector<std::size_t> coded_bytes_{};
 };
 
 // Corrects the arrival of a round that nobody waited for, which the rank has seen up to a step
