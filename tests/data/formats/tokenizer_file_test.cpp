@@ -1,7 +1,11 @@
 #include "data/formats/tokenizer_file.h"
 
+#include <filesystem>
+
 #include "core/error.h"
+#include "core/file_io.h"
 #include "tests/support/catch.h"
+#include "tests/support/temporary_directory.h"
 
 namespace slackline {
 namespace {
@@ -37,6 +41,28 @@ TEST_CASE("tokenizer options that name nothing we know are refused by name") {
     REQUIRE_THROWS_WITH(tokenizer_from_option(option), Catch::EndsWith("got '" + option + "'"));
   }
   REQUIRE_THROWS_AS(tokenizer_from_option("sentencepiece:/no/such.model"), FileError);
+}
+
+TEST_CASE("tokens that GPT-2's two files do not have are refused by the file that names them") {
+  const TemporaryDirectory directory;
+  for (const char* name : {"vocab.json", "merges.txt"}) {
+    write_file_atomically(directory.file(name), read_file(kGolden + "/bpe/" + name));
+  }
+  const std::string option = "gpt2:" + directory.path();
+  const auto refuses = [&](const std::string& name, const std::string& json) {
+    const std::string path = directory.file(name);
+    write_file_atomically(path, json);
+    REQUIRE_THROWS_AS(tokenizer_from_option(option), FileError);
+    REQUIRE_THROWS_WITH(tokenizer_from_option(option),
+                        Catch::StartsWith(path + ": names the token "));
+    std::filesystem::remove(path);
+  };
+  refuses("added_tokens.json", R"({"<|end|>": 1})");
+  refuses("special_tokens_map.json", R"({"eos_token": "</s>"})");
+  refuses("tokenizer_config.json", R"({"eos_token": {"content": "</s>"}})");
+  write_file_atomically(directory.file("tokenizer_config.json"),
+                        R"({"eos_token": "<|endoftext|>"})");
+  REQUIRE(tokenizer_from_option(option)->type() == "gpt2");
 }
 
 TEST_CASE("broken tokenizer files are refused with their name") {
