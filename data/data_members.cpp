@@ -1,10 +1,13 @@
 #include "data/data_members.h"
 
+#include <algorithm>
 #include <cmath>
+#include <span>
 
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "core/hash.h"
 #include "data/blend.h"
 
 namespace slackline {
@@ -93,6 +96,29 @@ DataMembers open_data(const DataConfig& config, std::int64_t vocabulary, std::in
 std::uint64_t tokens_of(const DataMember& member) {
   const std::uint64_t end = member.first_sequence + member.num_sequences;
   return member.file->sequence_start(end) - member.file->sequence_start(member.first_sequence);
+}
+
+std::string contents_of(const DataMember& member) {
+  constexpr std::uint64_t kRun = 4096;  // tokens
+  constexpr std::uint64_t kNumRuns = 256;
+  Xxh3 hash;
+  for (std::uint64_t s = 0; s < member.num_sequences; ++s) {
+    const std::uint64_t length = member.file->sequence_length(member.first_sequence + s);
+    hash.update(std::as_bytes(std::span(&length, 1)));
+  }
+  const std::uint64_t start = member.file->sequence_start(member.first_sequence);
+  const std::uint64_t tokens = tokens_of(member);
+  const bool is_whole = tokens <= kNumRuns * kRun;
+  const std::uint64_t num_runs = is_whole ? (tokens + kRun - 1) / kRun : kNumRuns;
+  std::vector<TokenId> run(kRun);
+  for (std::uint64_t i = 0; i < num_runs; ++i) {
+    // The product would not overflow below 2^56 tokens.
+    const std::uint64_t first = is_whole ? kRun * i : (tokens - kRun) * i / (kNumRuns - 1);
+    const std::span<TokenId> part = std::span(run).first(std::min(kRun, tokens - first));
+    member.file->read(start + first, part);
+    hash.update(std::as_bytes(part));
+  }
+  return fmt::format("{} sequences with hash {}", member.num_sequences, hex_text(hash.digest()));
 }
 
 void require_one_sample(const DataMember& member, std::int64_t sequence) {

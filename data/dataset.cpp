@@ -81,9 +81,11 @@ Dataset::Dataset(std::vector<DataMember> members, const DatasetOptions& options)
   for (std::size_t m = 0; m < members.size(); ++m) {
     Member& member = members_.emplace_back();
     member.data = std::move(members[m]);
+    member.contents = contents_of(member.data);
     const std::vector<std::uint32_t> lengths = lengths_of(member.data);
     member.state = {static_cast<std::int64_t>(tokens_of(member.data))};
     if (!options_.stored.empty()) {
+      require_stored_data(m);
       restore_blocks(member, lengths, options_.stored[m]);
     } else if (options_.samples > 0) {
       const bool alone = weights_.size() == 1;
@@ -96,6 +98,7 @@ Dataset::Dataset(std::vector<DataMember> members, const DatasetOptions& options)
     }
   }
   options_.stored.clear();
+  options_.stored_contents.clear();
 }
 
 void Dataset::append_block(Member& member,
@@ -117,9 +120,10 @@ void Dataset::append_block(Member& member,
   member.state.push_back(static_cast<std::int64_t>(samples));
 }
 
-void Dataset::restore_blocks(Member& member,
-                             std::span<const std::uint32_t> lengths,
-                             const MemberOrder& stored) {
+// Throws ConfigError where the stored order of member `m` was built from other data.
+void Dataset::require_stored_data(std::size_t m) const {
+  const Member& member = members_[m];
+  const MemberOrder& stored = options_.stored[m];
   const std::string& path = member.data.file->path();
   if (stored.size() % 2 == 0 || stored.front() != member.state.front()) {
     throw ConfigError(
@@ -130,6 +134,23 @@ void Dataset::restore_blocks(Member& member,
                     stored.empty() ? 0 : stored.front(),
                     member.state.front()));
   }
+  if (!options_.stored_contents.empty() && options_.stored_contents[m] != member.contents) {
+    throw ConfigError(
+        fmt::format("data: the checkpoint continues a run on other data: the {} split of {} has as "
+                    "many tokens, {}, but other ones or other sequences; had {}; got {} (hint: "
+                    "files may move, but must stay what they were, and data sets in their order)",
+                    member.data.split,
+                    path,
+                    member.state.front(),
+                    options_.stored_contents[m],
+                    member.contents));
+  }
+}
+
+void Dataset::restore_blocks(Member& member,
+                             std::span<const std::uint32_t> lengths,
+                             const MemberOrder& stored) {
+  const std::string& path = member.data.file->path();
   std::int64_t in_all = 0;
   for (std::size_t i = 1; i < stored.size(); i += 2) {
     const std::int64_t samples = stored[i + 1];
@@ -182,6 +203,15 @@ std::vector<MemberOrder> Dataset::order_state() const {
     state.push_back(member.state);
   }
   return state;
+}
+
+std::vector<std::string> Dataset::contents() const {
+  std::vector<std::string> contents;
+  contents.reserve(members_.size());
+  for (const Member& member : members_) {
+    contents.push_back(member.contents);
+  }
+  return contents;
 }
 
 }  // namespace slackline

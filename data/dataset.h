@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "data/blend.h"
@@ -21,6 +22,9 @@ struct DatasetOptions {
   std::uint64_t samples = 0;  // of the whole run
   std::vector<MemberOrder>
       stored{};  // of the checkpoint that the run continues; empty for a new run
+  // contents_of() the members that `stored` was built from; empty where the checkpoint does not
+  // say.
+  std::vector<std::string> stored_contents{};
 };
 
 // The samples of one split over all files, in training order: Megatron's for (seed, T, samples of
@@ -35,7 +39,8 @@ class Dataset {
   static constexpr std::int64_t kMaxSamples = std::int64_t{1} << 33U;
 
   // Throws FileError for a split that is shorter than T + 1 tokens, and ConfigError where the
-  // stored order was built from other data. REQUIRES: options.samples <= kMaxSamples.
+  // stored order was built from other data. REQUIRES: options.samples <= kMaxSamples; stored
+  // contents, where there are any, are as many as stored orders.
   Dataset(std::vector<DataMember> members, const DatasetOptions& options);
 
   [[nodiscard]] std::uint64_t num_samples() const { return blend_.num_samples(); }
@@ -47,16 +52,21 @@ class Dataset {
   // For DatasetOptions::stored of a run that continues this one. Lists as JSON holds them.
   [[nodiscard]] std::vector<MemberOrder> order_state() const;
 
+  // For DatasetOptions::stored_contents.
+  [[nodiscard]] std::vector<std::string> contents() const;
+
  private:
   // A file's part with the blocks of its order.
   struct Member {
     DataMember data;
+    std::string contents;
     MemberOrder state;
     std::vector<SampleOrder> blocks;
     std::uint64_t num_samples = 0;  // of all blocks
   };
 
   void append_block(Member& member, std::span<const std::uint32_t> lengths, std::uint64_t samples);
+  void require_stored_data(std::size_t m) const;
   void restore_blocks(Member& member,
                       std::span<const std::uint32_t> lengths,
                       const MemberOrder& stored);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <openssl/evp.h>
+#include <optional>
 #include <sstream>
 #include <string_view>
 
@@ -13,6 +14,7 @@
 #include "core/file_errors.h"
 #include "core/file_io.h"
 #include "core/json_reader.h"
+#include "core/log.h"
 #include "core/shown_text.h"
 #include "core/strict_json.h"
 #include "data/formats/hugging_face_file.h"
@@ -192,6 +194,50 @@ std::vector<std::pair<std::string, std::string>> read_merges(const std::string& 
   return merges;
 }
 
+void require_end_of_text(const std::string& path, const std::string& token) {
+  if (token != ByteLevelVocabulary::kGpt2EndOfText) {
+    throw FileError(with_hint(
+        fmt::format("{}: names the token {}, of which vocab.json and merges.txt say nothing",
+                    path,
+                    shown_value(token)),
+        "save the tokenizer as tokenizer.json, as fast tokenizers are"));
+  }
+}
+
+// Takes what tokenizer_config.json says of encoding, where there is one.
+void read_gpt2_settings(const std::string& directory, ByteLevelVocabulary& vocabulary) {
+  const std::string path = directory + "/tokenizer_config.json";
+  if (!path_exists(path)) {
+    return;
+  }
+  const bool begins_texts = reading(path, [&] {
+    JsonReader file = JsonReader::parse(read_file(path), path);
+    vocabulary.prefix_space = file.boolean("add_prefix_space", false);
+    return file.boolean("add_bos_token", false);
+  });
+  if (begins_texts) {
+    log_warning(path +
+                ": add_bos_token is passed over: no beginning-of-text token is put before a text");
+  }
+}
+
+// Throws FileError where files beside vocab.json and merges.txt name other tokens than theirs.
+void require_no_other_tokens(const std::string& directory) {
+  const std::string added = directory + "/added_tokens.json";
+  if (path_exists(added)) {
+    const auto tokens = parse_strict_object(read_file(added), added);
+    for (const auto& entry : tokens.items()) {
+      require_end_of_text(added, entry.key());
+    }
+  }
+  for (const char* name : {"special_tokens_map.json", "tokenizer_config.json"}) {
+    const std::string path = fmt::format("{}/{}", directory, name);
+    if (const std::optional<std::string> token = end_of_text_in(path)) {
+      require_end_of_text(path, *token);
+    }
+  }
+}
+
 }  // namespace
 
 namespace {
@@ -236,11 +282,13 @@ std::string tokenizer_path(const std::string& prefix) {
 
 std::unique_ptr<Tokenizer> load_gpt2_tokenizer(const std::string& directory,
                                                SpecialTokens special_tokens) {
+  require_no_other_tokens(directory);
   const std::string path = directory + "/vocab.json";
   ByteLevelVocabulary vocabulary{
       .tokens = tokens_by_id(parse_strict_object(read_file(path), path), path),
       .merges = read_merges(directory + "/merges.txt")};
   add_gpt2_special(vocabulary);
+  read_gpt2_settings(directory, vocabulary);
   vocabulary.special_tokens = special_tokens;
   return std::make_unique<ByteLevelTokenizer>(std::move(vocabulary), directory);
 }

@@ -253,4 +253,19 @@ void check_batch_fits(const ParallelConfig& config, const ModelConfig& model, Ba
   }
 }
 
+std::vector<std::int64_t> micro_batch_choices(const ParallelConfig& config,
+                                              const ModelConfig& model,
+                                              std::int64_t global) {
+  const std::int64_t share = global / config.data;
+  std::vector<std::int64_t> choices;
+  for (std::int64_t sequences = 1; sequences <= share;
+       sequences = sequences < share ? std::min(2 * sequences, share) : share + 1) {
+    if (share % sequences == 0 && share / sequences <= kMostPasses / config.num_virtual_stages() &&
+        batch_obstacle(config, model, {.global = global, .micro = sequences}).empty()) {
+      choices.push_back(sequences);
+    }
+  }
+  return choices;
+}
+
 }  // namespace slackline

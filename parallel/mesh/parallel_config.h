@@ -133,4 +133,14 @@ struct BatchSplit {
 // Throws ConfigError where there is one.
 void check_batch_fits(const ParallelConfig& config, const ModelConfig& model, BatchSplit batch);
 
+// Passes of a step over all stages, each of which a schedule lists.
+constexpr std::int64_t kMostPasses = std::int64_t{1} << 20U;
+
+// The micro-batches from which a run without one may choose, in sequences, the smallest first:
+// powers of two and the whole share of a data rank, as far as they divide it, make at most
+// kMostPasses passes and have no batch_obstacle(). REQUIRES: global is a multiple of data.
+[[nodiscard]] std::vector<std::int64_t> micro_batch_choices(const ParallelConfig& config,
+                                                            const ModelConfig& model,
+                                                            std::int64_t global);
+
 }  // namespace slackline

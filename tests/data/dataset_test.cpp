@@ -1,5 +1,7 @@
 #include "data/dataset.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <fstream>
 #include <set>
 
@@ -172,6 +174,59 @@ TEST_CASE("a stored order of other data is refused") {
   REQUIRE_THROWS_AS(train_set(files, 50, {{}, {}}), ConfigError);
   REQUIRE_THROWS_AS(train_set(files, 50, {{190, 2, -1}, stored[1]}), FileError);
   REQUIRE_THROWS_AS(train_set(files, 50, {{190, 9, 39}, stored[1]}), ConfigError);
+}
+
+TEST_CASE("a stored order goes on with the same tokens in the same sequences alone") {
+  const TemporaryDirectory directory;
+  const auto open = [&](const std::string& name, const DatasetOptions& stored = {}) {
+    DatasetOptions options = stored;
+    options.seed = 5;
+    options.sequence = kSequence;
+    options.samples = 50;
+    return Dataset(open_data({.train = {{.path = directory.file(name)}}}, 60000, kSequence).train,
+                   options);
+  };
+  std::vector<int> cut(19, 10);
+  cut.insert(cut.end(), {4, 6});
+  write_counting(directory.file("first"), 0, std::vector<int>(20, 10));
+  write_counting(directory.file("moved"), 0, std::vector<int>(20, 10));
+  write_counting(directory.file("other"), 1, std::vector<int>(20, 10));
+  write_counting(directory.file("cut"), 0, cut);
+  const Dataset first = open("first");
+  const DatasetOptions stored{.stored = first.order_state(), .stored_contents = first.contents()};
+  REQUIRE_THAT(first.contents().at(0), Catch::StartsWith("20 sequences with hash "));
+
+  REQUIRE(read_samples(open("moved", stored), 50, kSequence) == read_samples(first, 50, kSequence));
+  REQUIRE_THROWS_AS(open("other", stored), ConfigError);
+  REQUIRE_THROWS_WITH(
+      open("other", stored),
+      Catch::Contains("other data: the training split of " + directory.file("other.bin") +
+                      " has as many tokens, 200, but other ones"));
+  REQUIRE_THROWS_WITH(open("cut", stored), Catch::Contains("got 21 sequences with hash"));
+  REQUIRE_NOTHROW(open("other", {.stored = first.order_state()}));  // of an older checkpoint
+}
+
+TEST_CASE("contents of a large file are known by its first and last tokens too") {
+  const TemporaryDirectory directory;
+  const auto contents = [&](const std::string& name, std::size_t changed, TokenId by) {
+    std::vector<TokenId> tokens((std::size_t{1} << 20U) + 12345);
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      tokens[i] = static_cast<TokenId>(i % 50000);
+    }
+    tokens[std::min(changed, tokens.size() - 1)] += by;
+    MegatronWriter writer(directory.file(name), 60000);
+    writer.append(tokens);
+    writer.end_sequence();
+    writer.end_document();
+    writer.commit_tokens();
+    writer.commit_index();
+    return contents_of(
+        open_data({.train = {{.path = directory.file(name)}}}, 60000, kSequence).train.at(0));
+  };
+  const std::string same = contents("same", 0, 0);
+  REQUIRE(contents("copy", 0, 0) == same);
+  REQUIRE(contents("first", 0, 1) != same);
+  REQUIRE(contents("last", SIZE_MAX, 1) != same);
 }
 
 TEST_CASE("a stored order without end is refused before it is built") {

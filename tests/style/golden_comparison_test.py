@@ -185,6 +185,12 @@ class Comparison(unittest.TestCase):
                     '"consumed_sequences": 17')
         self.assert_only("run: data of the manifest: step-00000002")
 
+    def test_a_field_that_one_commit_adds_to_the_manifest_is_told_apart(self):
+        self.change("run/checkpoints/step-00000002/manifest.json", '"consumed_sequences": 16',
+                    '"consumed_sequences": 16, "added": 1')
+        differences, fields = compare_results(self.a, self.b)
+        self.assertEqual((differences, fields), ([], {"data.added"}))
+
     def test_a_planned_codec_and_planned_bytes_are_seen(self):
         self.change("run/plan.json", '{"codec": "cast"}', "null")
         self.assert_only("run: plan.json: from step 1, data_gradient 0 step", "None")

@@ -12,7 +12,6 @@
 #include "tools/cli/commands.h"
 #include "tools/infer/model_loader.h"
 #include "tools/interop/hugging_face_config.h"
-#include "tools/interop/hugging_face_tokenizer.h"
 #include "tools/interop/hugging_face_weights.h"
 
 namespace slackline {
@@ -33,7 +32,6 @@ std::unique_ptr<Tokenizer> read_tokenizer(const std::string& directory, const Mo
     tokenizer = load_hugging_face_tokenizer(directory);
   } else if (path_exists(directory + "/vocab.json") || path_exists(directory + "/merges.txt")) {
     file = directory + "/vocab.json";
-    require_no_other_tokens(directory);
     tokenizer = load_gpt2_tokenizer(directory);
   } else {
     log_warning(directory +

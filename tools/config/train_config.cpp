@@ -5,6 +5,7 @@
 #include <set>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -90,12 +91,11 @@ std::int64_t largest_divisor(std::int64_t number, std::int64_t most) {
   return largest;
 }
 
-// Passes of a step over all stages: a schedule lists each.
-constexpr std::int64_t kMostPasses = std::int64_t{1} << 20U;
-
 // A micro-batch is a data rank's whole share of the global batch unless given. Where it is yet to
-// be chosen it is the smallest, which fits if any does.
-BatchConfig read_batch_config(JsonReader section, const ParallelConfig& parallel) {
+// be chosen it is the smallest of the choices, which fits memory if any does.
+BatchConfig read_batch_config(JsonReader section,
+                              const ParallelConfig& parallel,
+                              const ModelConfig& model) {
   BatchConfig batch;
   batch.global = section.integer("global", {.min = 1, .max = kMaxBatch});
   const std::int64_t share = batch.global / parallel.data;
@@ -107,8 +107,13 @@ BatchConfig read_batch_config(JsonReader section, const ParallelConfig& parallel
   }
   batch.micro_given = section.has("micro") || parallel.data == 1;
   const bool is_chosen = parallel.chooses_strategy && !batch.micro_given;
+  std::vector<std::int64_t> choices;
+  if (is_chosen) {
+    choices = micro_batch_choices(parallel, model, batch.global);
+  }
   batch.micro = section.integer(
-      "micro", {.default_value = is_chosen ? 1 : share, .min = 1, .max = batch.global});
+      "micro",
+      {.default_value = choices.empty() ? share : choices.front(), .min = 1, .max = batch.global});
   if (is_chosen) {
     section.leave_open("micro");
   }
@@ -327,7 +332,7 @@ TrainConfig read_train_config(JsonReader document) {
                          "gradients come and go with passes; leave it out",
                          name_of(config.parallel.data_strategy)));
   }
-  config.batch = read_batch_config(document.section("batch"), config.parallel);
+  config.batch = read_batch_config(document.section("batch"), config.parallel, config.model);
   check_batch_fits(
       config.parallel, config.model, {.global = config.batch.global, .micro = config.batch.micro});
   check_sizes(model, config);

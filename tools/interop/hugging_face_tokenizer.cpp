@@ -1,15 +1,9 @@
 #include "tools/interop/hugging_face_tokenizer.h"
 
-#include <optional>
-
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "core/error.h"
 #include "core/file_io.h"
-#include "core/shown_text.h"
-#include "core/strict_json.h"
-#include "data/formats/hugging_face_file.h"
 
 namespace slackline {
 
@@ -80,33 +74,7 @@ std::string tokenizer_json(const ByteLevelVocabulary& vocabulary) {
   return document.dump(2) + "\n";
 }
 
-void require_end_of_text(const std::string& path, const std::string& token) {
-  if (token != ByteLevelVocabulary::kGpt2EndOfText) {
-    throw FileError(with_hint(
-        fmt::format("{}: names the token {}, of which vocab.json and merges.txt say nothing",
-                    path,
-                    shown_value(token)),
-        "save the tokenizer as tokenizer.json, as fast tokenizers are"));
-  }
-}
-
 }  // namespace
-
-void require_no_other_tokens(const std::string& directory) {
-  const std::string added = directory + "/added_tokens.json";
-  if (path_exists(added)) {
-    const auto tokens = parse_strict_object(read_file(added), added);
-    for (const auto& entry : tokens.items()) {
-      require_end_of_text(added, entry.key());
-    }
-  }
-  for (const char* name : {"special_tokens_map.json", "tokenizer_config.json"}) {
-    const std::string path = fmt::format("{}/{}", directory, name);
-    if (const std::optional<std::string> token = end_of_text_in(path)) {
-      require_end_of_text(path, *token);
-    }
-  }
-}
 
 void write_gpt2_tokenizer(const std::string& directory, const ByteLevelVocabulary& vocabulary) {
   // Text put together, since the library's ordered objects search a key before they add it.

@@ -6,10 +6,6 @@
 
 namespace slackline {
 
-// Throws FileError where other files of a directory with vocab.json and merges.txt say that its
-// tokenizer has tokens besides those, or another end-of-text than GPT-2's.
-void require_no_other_tokens(const std::string& directory);
-
 // Writes vocab.json and merges.txt as the transformers library does: what load_gpt2_tokenizer and
 // the library read back. Throws FileError. REQUIRES: the directory exists.
 void write_gpt2_tokenizer(const std::string& directory, const ByteLevelVocabulary& vocabulary);

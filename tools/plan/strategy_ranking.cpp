@@ -57,23 +57,15 @@ PlanJob with_micro_batch(PlanJob job, std::int64_t sequences) {
   return job;
 }
 
-// The job with each micro-batch that it may have: powers of two and the whole share of a rank, as
-// far as they divide it and the layout takes them.
+// The job with each micro-batch that it may have.
 std::vector<PlanJob> with_micro_batches(const PlanJob& job) {
   if (!job.chooses_micro_batch) {
     return {job};
   }
-  const std::int64_t share = job.mesh.global_batch() / job.mesh.parallel.data;
   std::vector<PlanJob> jobs;
-  for (std::int64_t sequences = 1; sequences <= share;
-       sequences = sequences < share ? std::min(2 * sequences, share) : share + 1) {
-    if (share % sequences == 0 &&
-        batch_obstacle(job.mesh.parallel,
-                       job.mesh.model,
-                       {.global = job.mesh.global_batch(), .micro = sequences})
-            .empty()) {
-      jobs.push_back(with_micro_batch(job, sequences));
-    }
+  for (const std::int64_t sequences :
+       micro_batch_choices(job.mesh.parallel, job.mesh.model, job.mesh.global_batch())) {
+    jobs.push_back(with_micro_batch(job, sequences));
   }
   return jobs.empty() ? std::vector<PlanJob>{job} : jobs;
 }

@@ -51,7 +51,8 @@ Dataset open_train_data(const TrainConfig& config, const TrainingStart& start) {
           {.seed = config.run.seed,
            .sequence = config.model.sequence,
            .samples = static_cast<std::uint64_t>(config.run.steps * config.batch.global),
-           .stored = start.order}};
+           .stored = start.order,
+           .stored_contents = start.contents}};
 }
 
 std::optional<Dataset> open_valid_data(const TrainConfig& config, const TrainingStart& start) {

@@ -118,7 +118,14 @@ void open_source(TrainConfig& config, bool resume, bool is_first_rank, TrainingS
     }
   });
   reading_document(*start.checkpoint, "data", [&] {
-    parse_strict_json(start.checkpoint->documents().data).at("epochs").get_to(start.order);
+    const auto data = parse_strict_json(start.checkpoint->documents().data);
+    data.at("epochs").get_to(start.order);
+    start.contents = data.value("contents", start.contents);
+    if (!start.contents.empty() && start.contents.size() != start.order.size()) {
+      throw FileError(fmt::format("data: contents: must be of {} data sets, as epochs is; got {}",
+                                  start.order.size(),
+                                  start.contents.size()));
+    }
   });
 }
 
@@ -126,6 +133,7 @@ std::string data_document(const TrainingState& state) {
   const nlohmann::ordered_json document = {
       {"consumed_sequences", state.step * state.config.batch.global},
       {"epochs", state.train_data.order_state()},
+      {"contents", state.train_data.contents()},
       {"identity", nlohmann::ordered_json::parse(identity_json(state.config))},
       {"settings", nlohmann::ordered_json::parse(settings_json(state.config))}};
   return document.dump();

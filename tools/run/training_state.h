@@ -28,10 +28,11 @@ struct TrainingStart {
   DataMembers data{};
   Source source = Source::initial_values;
   std::optional<Checkpoint> checkpoint{};
-  std::int64_t step = 0;             // completed
-  std::int64_t skips = 0;            // skipped steps in a row up to that one
-  std::vector<MemberOrder> order{};  // of the training data, as the checkpoint stored it
-  StoredPlans compression{};         // the config's, or what became of them
+  std::int64_t step = 0;                // completed
+  std::int64_t skips = 0;               // skipped steps in a row up to that one
+  std::vector<MemberOrder> order{};     // of the training data, as the checkpoint stored it
+  std::vector<std::string> contents{};  // of the training data; empty of an older checkpoint
+  StoredPlans compression{};            // the config's, or what became of them
   // Names of compression state: what the checkpoint has, and what this rank took of it.
   std::vector<std::string> stored_compression{};
   std::vector<std::string> taken_compression{};

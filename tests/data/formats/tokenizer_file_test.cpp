@@ -1,12 +1,24 @@
 #include "data/formats/tokenizer_file.h"
 
+#include <filesystem>
+
 #include "core/error.h"
+#include "core/file_io.h"
 #include "tests/support/catch.h"
+#include "tests/support/temporary_directory.h"
 
 namespace slackline {
 namespace {
 
 const std::string kGolden = SL_SOURCE_DIR "/tests/golden";
+
+// Copies vocab.json and merges.txt of the golden tokenizer; returns the option that names them.
+std::string copy_gpt2_files(const TemporaryDirectory& directory) {
+  for (const char* name : {"vocab.json", "merges.txt"}) {
+    write_file_atomically(directory.file(name), read_file(kGolden + "/bpe/" + name));
+  }
+  return "gpt2:" + directory.path();
+}
 
 }  // namespace
 
@@ -37,6 +49,50 @@ TEST_CASE("tokenizer options that name nothing we know are refused by name") {
     REQUIRE_THROWS_WITH(tokenizer_from_option(option), Catch::EndsWith("got '" + option + "'"));
   }
   REQUIRE_THROWS_AS(tokenizer_from_option("sentencepiece:/no/such.model"), FileError);
+}
+
+TEST_CASE("GPT-2's two files have the space before a text that tokenizer_config.json asks for") {
+  const TemporaryDirectory directory;
+  const std::string option = copy_gpt2_files(directory);
+  const auto plain = tokenizer_from_option(option);
+  const auto with = [&](const std::string& settings) {
+    write_file_atomically(directory.file("tokenizer_config.json"), settings);
+    return tokenizer_from_option(option);
+  };
+  CHECK(tokenizer_to_json(*with(R"({"add_prefix_space": false, "add_bos_token": true})")) ==
+        tokenizer_to_json(*plain));
+  const auto spaced = with(R"({"add_prefix_space": true, "eos_token": "<|endoftext|>"})");
+  CHECK(spaced->type() == "hf");
+  CHECK(spaced->end_of_text() == plain->end_of_text());
+  CHECK(spaced->encode("the bridge") == plain->encode(" the bridge"));
+  CHECK(spaced->encode("the bridge") != plain->encode("the bridge"));
+  CHECK(spaced->encode("a<|endoftext|>b") == plain->encode(" a<|endoftext|>b"));
+  const std::string json = tokenizer_to_json(*spaced);
+  CHECK(tokenizer_to_json(*tokenizer_from_json(json, "t.json")) == json);
+
+  write_file_atomically(directory.file("tokenizer_config.json"), R"({"add_prefix_space": "yes"})");
+  REQUIRE_THROWS_AS(tokenizer_from_option(option), FileError);
+  REQUIRE_THROWS_WITH(tokenizer_from_option(option),
+                      Catch::Contains("tokenizer_config.json: add_prefix_space: "));
+}
+
+TEST_CASE("tokens that GPT-2's two files do not have are refused by the file that names them") {
+  const TemporaryDirectory directory;
+  const std::string option = copy_gpt2_files(directory);
+  const auto refuses = [&](const std::string& name, const std::string& json) {
+    const std::string path = directory.file(name);
+    write_file_atomically(path, json);
+    REQUIRE_THROWS_AS(tokenizer_from_option(option), FileError);
+    REQUIRE_THROWS_WITH(tokenizer_from_option(option),
+                        Catch::StartsWith(path + ": names the token "));
+    std::filesystem::remove(path);
+  };
+  refuses("added_tokens.json", R"({"<|end|>": 1})");
+  refuses("special_tokens_map.json", R"({"eos_token": "</s>"})");
+  refuses("tokenizer_config.json", R"({"eos_token": {"content": "</s>"}})");
+  write_file_atomically(directory.file("tokenizer_config.json"),
+                        R"({"eos_token": "<|endoftext|>"})");
+  REQUIRE(tokenizer_from_option(option)->type() == "gpt2");
 }
 
 TEST_CASE("broken tokenizer files are refused with their name") {

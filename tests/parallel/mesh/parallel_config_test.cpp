@@ -1,6 +1,8 @@
 #include "parallel/mesh/parallel_config.h"
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "core/error.h"
 #include "tests/support/catch.h"
@@ -170,6 +172,21 @@ TEST_CASE("data strategies have names or letters, and an optimizer as fine as th
         DataStrategy{E::group, E::group, E::global});
   CHECK(unlike(refusal(R"({"data_strategy": "GNN"})"), "data_strategy", "GNG") == "");
   CHECK(unlike(refusal(R"({"data_strategy": "NGI"})"), "data_strategy", "zero2") == "");
+}
+
+TEST_CASE("micro-batches to choose from are those that the layout takes") {
+  using Sizes = std::vector<std::int64_t>;
+  const auto choices = [](const ParallelConfig& config, std::int64_t global) {
+    return micro_batch_choices(config, model(), global);
+  };
+  CHECK(choices({}, 8) == Sizes{1, 2, 4, 8});
+  CHECK(choices({.data = 2}, 12) == Sizes{1, 2, 6});
+  const ParallelConfig sliced{.tensor = 2, .data = 2, .sequence_parallel = true};
+  CHECK(choices(sliced, 12) == Sizes{2, 6});  // of five tokens each
+  CHECK(choices(sliced, 6).empty());
+  CHECK(choices({.pipeline = 2, .schedule = ScheduleName::interleaved, .chunks = 2}, 12) ==
+        Sizes{1, 2});
+  CHECK(choices({.pipeline = 2}, kMostPasses).front() == 2);
 }
 
 TEST_CASE("groups that a strategy asks for are the data ranks of a node") {

@@ -180,6 +180,23 @@ TEST_CASE("heads that are wider than a device's kernels take are refused on a de
                  Catch::Contains("nearest is 4"));
 }
 
+TEST_CASE("a micro-batch that is left open stands for the smallest that the layout takes") {
+  const auto with = [](const std::string& sequence, const std::string& global) {
+    return std::vector<std::string>{"batch.micro=null",
+                                    "batch.global=" + global,
+                                    "model.sequence=" + sequence,
+                                    "parallel.tensor=2",
+                                    "parallel.data=2",
+                                    "parallel.sequence_parallel=true",
+                                    "parallel.data_strategy=auto"};
+  };
+  CHECK(read_with(with("32", "8")).batch.micro == 1);
+  CHECK(read_with(with("33", "8")).batch.micro == 2);
+  CHECK(read_with(with("33", "12")).batch.micro == 2);
+  CHECK_THAT(refusal(with("33", "6")),
+             Catch::StartsWith("parallel.sequence_parallel: batch.micro x model.sequence = 99"));
+}
+
 TEST_CASE("what is decided later stays open in the resolved config") {
   const auto resolved = [](const std::vector<std::string>& assignments) {
     JsonReader document = JsonReader::parse(kSmallestConfig, "test.json");

@@ -227,6 +227,31 @@ TEST_CASE("GPT-2's tokenizer comes in with the weights and goes out with them") 
   CHECK(tokenizer_to_json(*again.tokenizer) == tokenizer_to_json(*golden));
 }
 
+TEST_CASE("GPT-2's tokenizer with a space before texts comes in and goes out as tokenizer.json") {
+  const TemporaryDirectory directory;
+  const std::unique_ptr<Tokenizer> golden = load_gpt2_tokenizer(kGolden + "bpe");
+  const ModelConfig config = small_model(static_cast<int>(golden->vocabulary_size()));
+  write_small_checkpoint(
+      directory.file("a"), config, random_parameters(config, 7), tokenizer_to_json(*golden));
+  export_model(directory.file("a"), directory.file("hf"));
+  write_file_atomically(directory.file("hf/tokenizer_config.json"),
+                        R"({"add_prefix_space": true, "add_bos_token": true})");
+  const ProcessResult imported = require_done(
+      run_slackline({"import", "--hf", directory.file("hf"), "--out", directory.file("b")}));
+  CHECK_THAT(imported.error,
+             Catch::Contains("tokenizer_config.json: add_bos_token is passed over"));
+  const InferenceModel spaced = load_inference_model(directory.file("b"), 1);
+  REQUIRE(spaced.tokenizer != nullptr);
+  CHECK(spaced.tokenizer->encode("the bridge") == golden->encode(" the bridge"));
+
+  export_model(directory.file("b"), directory.file("again"));
+  CHECK_FALSE(path_exists(directory.file("again/vocab.json")));
+  import_model(directory.file("again"), directory.file("c"));
+  const InferenceModel again = load_inference_model(directory.file("c"), 1);
+  REQUIRE(again.tokenizer != nullptr);
+  CHECK(tokenizer_to_json(*again.tokenizer) == tokenizer_to_json(*spaced.tokenizer));
+}
+
 TEST_CASE("a tokenizer.json comes in with the weights and goes out with them") {
   const TemporaryDirectory directory;
   const auto golden = nlohmann::json::parse(read_file(kGolden + "tokenizer_json/neox.json"));

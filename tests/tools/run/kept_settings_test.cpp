@@ -104,6 +104,36 @@ TEST_CASE("shares and weights with the ratios of before, but for rounding, are t
   REQUIRE(run.train({"data.split=[7, 2, 1.1]", "run.steps=9"}, {"--resume"}).exit_code == 2);
 }
 
+TEST_CASE("a resume on as many other tokens is refused, and the same ones may have moved") {
+  const TrainingRun run;
+  REQUIRE(run.train().exit_code == 0);
+  const std::string text = read_file(run.path("corpus.jsonl"));
+  const auto prepare = [&](const std::string& name, const std::string& documents) {
+    write_file_atomically(run.path(name + ".jsonl"), documents);
+    require_done(run_slackline({"prepare",
+                                "--input",
+                                run.path(name + ".jsonl"),
+                                "--tokenizer",
+                                "byte",
+                                "--out",
+                                run.path(name)}));
+  };
+  std::string other = text;
+  other[other.find("line")] = 'm';
+  prepare("moved", text);
+  prepare("other", other);
+  const auto resume = [&](const std::string& name, const std::string& steps) {
+    return run.train({"data.train.0.path=" + run.path(name), "run.steps=" + steps}, {"--resume"});
+  };
+  require_refusal(resume("other", "8"), 2, "continues a run on other data");
+  REQUIRE(run.metric("loss").size() == 6);
+  require_done(resume("moved", "8"));
+
+  make_older(run.checkpoint(8));  // which does not say what it was trained on
+  require_done(resume("other", "9"));
+  require_refusal(resume("moved", "10"), 2, "continues a run on other data");
+}
+
 TEST_CASE("a tokenizer that nothing could read again is refused before anything is trained") {
   const TrainingRun run;
   const std::string tokenizer = run.path("corpus") + ".tokenizer.json";

@@ -32,11 +32,11 @@ class Difference(NamedTuple):
 
 def compare_results(a, b):
     """The first difference of every quantity, and the set of fields that only one commit writes
-    into metrics.jsonl (which is no difference: later commits say more)."""
+    into metrics.jsonl and the manifest (which is no difference: later commits say more)."""
     differences, fields = [], set()
     for run in sorted({path.name for side in (a, b) for path in side.iterdir() if path.is_dir()}):
         compare_metrics(a / run, b / run, differences, fields)
-        compare_checkpoints(a / run, b / run, differences)
+        compare_checkpoints(a / run, b / run, differences, fields)
         compare_plans(a / run, b / run, differences)
     for name in PRINTED:
         texts = [(side / name).read_text() if (side / name).exists() else "" for side in (a, b)]
@@ -105,7 +105,7 @@ def class_name(row):
     return " ".join(str(row.get(key)) for key in ("site", "stage", "phase"))
 
 
-def compare_checkpoints(a, b, differences):
+def compare_checkpoints(a, b, differences, fields):
     steps = [sorted(p.name for p in (side / "checkpoints").glob("step-*")) for side in (a, b)]
     if steps[0] != steps[1]:
         differences.append(Difference(f"{a.name}: checkpoints", "steps", str(steps[0]),
@@ -115,9 +115,15 @@ def compare_checkpoints(a, b, differences):
         compare_tensors(f"{a.name}: ", step, *map(read_checkpoint, folders), differences)
         manifests = [json.loads((folder / "manifest.json").read_text()) for folder in folders]
         for part in MANIFEST_PARTS:
-            if manifests[0].get(part) != manifests[1].get(part):
+            pair = [manifest.get(part) for manifest in manifests]
+            if all(isinstance(document, dict) for document in pair):
+                only_in_one = pair[0].keys() ^ pair[1].keys()
+                fields.update(f"{part}.{key}" for key in only_in_one)
+                pair = [{key: value for key, value in document.items() if key not in only_in_one}
+                        for document in pair]
+            if pair[0] != pair[1]:
                 differences.append(Difference(f"{a.name}: {part} of the manifest", step, *[
-                    json.dumps(manifest.get(part))[:200] for manifest in manifests]))
+                    json.dumps(document)[:200] for document in pair]))
 
 
 def compare_tensors(run, step, a, b, differences):
