@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -57,10 +58,11 @@ void note_errors(const StepRecord& record, Channels& channels) {
 std::optional<MeasuredSteps> first_measured_steps(std::int64_t first_step,
                                                   std::int64_t warm_up,
                                                   const PlanHistory& plans) {
-  const auto chosen = std::ranges::find_if(plans, [&](const PlanFromStep& plan) {
-    return plan.from_step >= warm_up + kFirstChosenStep;
+  const std::span<const PlanFromStep> own = plans_of_critical_path(plans);
+  const auto chosen = std::ranges::find_if(own, [&](const PlanFromStep& plan) {
+    return plan.from_step >= std::max(own.front().from_step, warm_up + 1) + kFirstSteps;
   });
-  if (chosen == plans.end()) {
+  if (chosen == own.end()) {
     const std::int64_t first = std::max(first_step, warm_up + 1);
     return MeasuredSteps{.first = first, .last = first + kFirstSteps - 1, .at_once = true};
   }
@@ -237,13 +239,14 @@ void PlanKeeper::choose_plan() {
   std::string own;
   if (is_first_rank()) {
     const std::int64_t from_step = measurement_->last + (first ? 1 : kStepsToChange);
-    own = compression_plan_json({.from_step = std::max(from_step, plans.back().from_step + 1),
-                                 .plan = choose_critical_path(config_->compress,
-                                                              config_->mesh_job(),
-                                                              *costs_,
-                                                              options_.links,
-                                                              guard_limits(plans))
-                                             .plan});
+    own = compression_plan_json(
+        {.from_step = std::max(from_step, plans.back().from_step + 1),
+         .plan = choose_critical_path(config_->compress,
+                                      config_->mesh_job(),
+                                      *costs_,
+                                      options_.links,
+                                      guard_limits(plans_of_critical_path(plans)))
+                     .plan});
   }
   const PlanFromStep chosen =
       read_compression_plan(broadcast_text(*model_->groups().world, 0, own, "the chosen plan"));

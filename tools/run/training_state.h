@@ -32,6 +32,7 @@ struct TrainingStart {
   std::int64_t skips = 0;            // skipped steps in a row up to that one
   std::vector<MemberOrder> order{};  // of the training data, as the checkpoint stored it
   StoredPlans compression{};         // the config's, or what became of them
+  bool plans_go_on = true;           // else the config's begin behind the completed steps
   // Names of compression state: what the checkpoint has, and what this rank took of it.
   std::vector<std::string> stored_compression{};
   std::vector<std::string> taken_compression{};
