@@ -27,10 +27,8 @@ namespace slackline {
 
 namespace {
 
-// The steps of a process, counted from 0, that are measured where nothing is chosen by costs: the
-// first step is slower, and costs do not change much after some.
-constexpr std::int64_t kFirstToldStep = 1;
-constexpr std::int64_t kLastToldStep = 5;
+// So many steps are measured where nothing is chosen by costs, which do not change much after some.
+constexpr std::int64_t kToldSteps = 5;
 
 // Steps that are measured to choose by them, and the first of a plan, in which codecs begin, that
 // is not.
@@ -73,6 +71,20 @@ std::optional<MeasuredSteps> first_measured_steps(std::int64_t first_step,
   return MeasuredSteps{.first = first, .last = first + kRefiningSteps - 1};
 }
 
+// The first step of a process is slower, and so is that of a plan, in which codecs begin.
+MeasuredSteps told_steps(std::int64_t first_step, const PlanHistory& plans) {
+  const auto behind = [](std::int64_t step) {
+    return MeasuredSteps{.first = step + 1, .last = step + kToldSteps};
+  };
+  MeasuredSteps steps = behind(first_step);
+  for (const PlanFromStep& plan : plans) {
+    if (steps.has(plan.from_step)) {
+      steps = behind(plan.from_step);
+    }
+  }
+  return steps;
+}
+
 PlanKeeper::PlanKeeper(const TrainConfig& config,
                        const Options& options,
                        MeshModel& model,
@@ -90,8 +102,7 @@ PlanKeeper::PlanKeeper(const TrainConfig& config,
     watched_from_ = plans.back().from_step;
   }
   if (!measurement_) {
-    told_ = {.first = options.first_step + kFirstToldStep,
-             .last = options.first_step + kLastToldStep};
+    told_ = told_steps(options.first_step, model.channels().plans());
   }
 }
 
