@@ -117,11 +117,15 @@ std::optional<CodecSetting> tightened(const CodecSetting& setting) {
   return traits.finer == nullptr ? std::nullopt : traits.finer(setting);
 }
 
-GuardLimits guard_limits(const PlanHistory& plans) {
+bool is_guarded(const CompressionPlan::Class& row) {
+  return row.reason.starts_with(kMark);
+}
+
+GuardLimits guard_limits(std::span<const PlanFromStep> plans) {
   GuardLimits limits;
   for (const PlanFromStep& plan : plans) {
     for (const CompressionPlan::Class& row : plan.plan.classes) {
-      if (row.reason.starts_with(kMark)) {
+      if (is_guarded(row)) {
         limits[row.members] = row.codec;
       }
     }

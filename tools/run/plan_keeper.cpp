@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -26,10 +27,8 @@ namespace slackline {
 
 namespace {
 
-// The steps of a process, counted from 0, that are measured where nothing is chosen by costs: the
-// first step is slower, and costs do not change much after some.
-constexpr std::int64_t kFirstToldStep = 1;
-constexpr std::int64_t kLastToldStep = 5;
+// So many steps are measured where nothing is chosen by costs, which do not change much after some.
+constexpr std::int64_t kToldSteps = 5;
 
 // Steps that are measured to choose by them, and the first of a plan, in which codecs begin, that
 // is not.
@@ -57,10 +56,11 @@ void note_errors(const StepRecord& record, Channels& channels) {
 std::optional<MeasuredSteps> first_measured_steps(std::int64_t first_step,
                                                   std::int64_t warm_up,
                                                   const PlanHistory& plans) {
-  const auto chosen = std::ranges::find_if(plans, [&](const PlanFromStep& plan) {
-    return plan.from_step >= warm_up + kFirstChosenStep;
+  const std::span<const PlanFromStep> own = plans_of_critical_path(plans);
+  const auto chosen = std::ranges::find_if(own, [&](const PlanFromStep& plan) {
+    return plan.from_step >= std::max(own.front().from_step, warm_up + 1) + kFirstSteps;
   });
-  if (chosen == plans.end()) {
+  if (chosen == own.end()) {
     const std::int64_t first = std::max(first_step, warm_up + 1);
     return MeasuredSteps{.first = first, .last = first + kFirstSteps - 1, .at_once = true};
   }
@@ -69,6 +69,20 @@ std::optional<MeasuredSteps> first_measured_steps(std::int64_t first_step,
   }
   const std::int64_t first = std::max(first_step, plans.back().from_step) + 1;
   return MeasuredSteps{.first = first, .last = first + kRefiningSteps - 1};
+}
+
+// The first step of a process is slower, and so is that of a plan, in which codecs begin.
+MeasuredSteps told_steps(std::int64_t first_step, const PlanHistory& plans) {
+  const auto behind = [](std::int64_t step) {
+    return MeasuredSteps{.first = step + 1, .last = step + kToldSteps};
+  };
+  MeasuredSteps steps = behind(first_step);
+  for (const PlanFromStep& plan : plans) {
+    if (steps.has(plan.from_step)) {
+      steps = behind(plan.from_step);
+    }
+  }
+  return steps;
 }
 
 PlanKeeper::PlanKeeper(const TrainConfig& config,
@@ -88,8 +102,7 @@ PlanKeeper::PlanKeeper(const TrainConfig& config,
     watched_from_ = plans.back().from_step;
   }
   if (!measurement_) {
-    told_ = {.first = options.first_step + kFirstToldStep,
-             .last = options.first_step + kLastToldStep};
+    told_ = told_steps(options.first_step, model.channels().plans());
   }
 }
 
@@ -237,13 +250,14 @@ void PlanKeeper::choose_plan() {
   std::string own;
   if (is_first_rank()) {
     const std::int64_t from_step = measurement_->last + (first ? 1 : kStepsToChange);
-    own = compression_plan_json({.from_step = std::max(from_step, plans.back().from_step + 1),
-                                 .plan = choose_critical_path(config_->compress,
-                                                              config_->mesh_job(),
-                                                              *costs_,
-                                                              options_.links,
-                                                              guard_limits(plans))
-                                             .plan});
+    own = compression_plan_json(
+        {.from_step = std::max(from_step, plans.back().from_step + 1),
+         .plan = choose_critical_path(config_->compress,
+                                      config_->mesh_job(),
+                                      *costs_,
+                                      options_.links,
+                                      guard_limits(plans_of_critical_path(plans)))
+                     .plan});
   }
   const PlanFromStep chosen =
       read_compression_plan(broadcast_text(*model_->groups().world, 0, own, "the chosen plan"));

@@ -20,6 +20,10 @@ namespace slackline {
                                                                 std::int64_t warm_up,
                                                                 const PlanHistory& plans);
 
+// Returns the steps that a process measures where nothing is chosen by their costs: of one plan, as
+// far as the plans are known. Where another one comes into force meanwhile, they are of that.
+[[nodiscard]] MeasuredSteps told_steps(std::int64_t first_step, const PlanHistory& plans);
+
 // Changes the compression plan of a run as its steps go, and keeps the files that say what the plan
 // is and by which costs. Nothing else changes or writes them once a run has started.
 //

@@ -37,4 +37,49 @@ TEST_CASE("a process measures two steps for its first plan, and some under that 
   CHECK(measured(508, 0, {1, 503}) == Steps{});
 }
 
+TEST_CASE("steps that are measured to be told are of one plan") {
+  using Steps = std::pair<std::int64_t, std::int64_t>;
+  const auto told = [](std::int64_t first_step, const std::vector<std::int64_t>& plans_from) {
+    PlanHistory plans;
+    for (const std::int64_t from_step : plans_from) {
+      plans.push_back({.from_step = from_step});
+    }
+    const MeasuredSteps steps = told_steps(first_step, plans);
+    return Steps(steps.first, steps.last);
+  };
+  CHECK(told(1, {}) == Steps{2, 6});
+  CHECK(told(1, {1}) == Steps{2, 6});
+  // Behind warm-up steps, as long as codecs would begin among those that are measured.
+  CHECK(told(1, {1, 2}) == Steps{3, 7});
+  CHECK(told(1, {1, 6}) == Steps{7, 11});
+  CHECK(told(1, {1, 7}) == Steps{2, 6});
+  CHECK(told(1, {1, 4, 8}) == Steps{9, 13});
+  CHECK(told(6, {1, 6}) == Steps{7, 11});
+  CHECK(told(20, {1, 6}) == Steps{21, 25});
+}
+
+TEST_CASE("steps are measured anew where the policy begins behind another one's plans") {
+  const auto row = [](std::int64_t from_step, const char* reason) {
+    PlanFromStep plan{.from_step = from_step};
+    plan.plan.classes.push_back({.reason = reason});
+    return plan;
+  };
+  const auto steps = [](std::int64_t first_step, std::int64_t warm_up, const PlanHistory& plans) {
+    const std::optional<MeasuredSteps> found = first_measured_steps(first_step, warm_up, plans);
+    return found ? std::pair(found->first, found->last) : std::pair<std::int64_t, std::int64_t>();
+  };
+  using Steps = std::pair<std::int64_t, std::int64_t>;
+  PlanHistory plans = {row(1, "policy all"),
+                       row(501, "policy critical_path, before steps are measured: cast")};
+  CHECK(steps(501, 0, plans) == Steps{501, 502});
+  CHECK(steps(502, 0, plans) == Steps{502, 503});
+  plans.push_back(row(503, "policy critical_path: hidden by 1 ms, left plain"));
+  CHECK(steps(506, 0, plans) == Steps{507, 510});
+  CHECK(steps(508, 0, plans) == Steps{});
+  const PlanHistory warm = {row(1, "policy all"),
+                            row(4, "policy critical_path: warm-up steps"),
+                            row(11, "policy critical_path, before steps are measured: cast")};
+  CHECK(steps(4, 10, warm) == Steps{11, 12});
+}
+
 }  // namespace slackline

@@ -138,9 +138,8 @@ void TraceRecorder::add_bar(std::string track, std::string name, double begin, d
 
 void TraceRecorder::add_bars(const AccountedStep& step) {
   const MeshModel::StepTimes& times = step.times;
-  newest_ = times.update_end;
-  add_bar(
-      "step", fmt::format("step {}", step.record.step), times.ops.front().begin, times.update_end);
+  newest_ = times.updated ? times.update_end : times.norm_end;
+  add_bar("step", fmt::format("step {}", step.record.step), times.ops.front().begin, newest_);
   for (const PipelineExecutor::OpTime& op : times.ops) {
     add_bar("compute",
             fmt::format("{} s{} m{}", op_name(op.op.kind), op.op.chunk, op.op.micro_batch),
@@ -148,7 +147,9 @@ void TraceRecorder::add_bars(const AccountedStep& step) {
             op.end);
   }
   add_bar("compute", "gradient norm", times.norm_begin, times.norm_end);
-  add_bar("compute", "optimizer", times.update_begin, times.update_end);
+  if (times.updated) {
+    add_bar("compute", "optimizer", times.update_begin, times.update_end);
+  }
   for (const Wait& wait : step.transfers) {
     const bool agreement = wait.axis == kReportedAxes.size();
     const char* track = agreement ? "agreement" : kReportedAxes[wait.axis].data();

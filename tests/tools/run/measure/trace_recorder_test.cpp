@@ -1,8 +1,9 @@
-// Outer rounds in a trace, from steps that are made up here: what of a round stands where, and that
-// a trace grows with the ends of rounds.
+// Traces of steps that are made up here: those that are skipped, and outer rounds: what of a round
+// stands where, and that a trace grows with the ends of rounds.
 
 #include "tools/run/measure/trace_recorder.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <map>
@@ -28,6 +29,7 @@ AccountedStep step_of(std::int64_t step) {
   made.times.ops = {
       {.op = {.kind = schedule::OpKind::forward}, .begin = begin, .end = begin + 0.5}};
   made.times.norm_begin = made.times.norm_end = begin + 0.5;
+  made.times.updated = true;
   made.times.update_begin = begin + 0.5;
   made.times.update_end = begin + 1.0;
   return made;
@@ -82,6 +84,31 @@ void with_recorder(const Act& act) {
 }
 
 }  // namespace
+
+TEST_CASE("a skipped step ends with its norm, and has no update") {
+  with_recorder([](TraceRecorder& recorder, const std::string& path) {
+    AccountedStep skipped = step_of(3);
+    skipped.times.norm_end += 0.25;
+    skipped.times.updated = false;
+    // What is known of an update is of the step before.
+    skipped.times.update_begin = 2.5;
+    skipped.times.update_end = 3.0;
+    recorder.add(step_of(2));
+    recorder.add(skipped);
+    using Bar = std::tuple<std::string, std::int64_t, std::int64_t>;
+    std::vector<Bar> bars;
+    for (const schedule::TraceBar& bar : report::read_trace(path)) {
+      if (bar.track == "step" || bar.name == "optimizer") {
+        bars.emplace_back(bar.name,
+                          std::lround(1000.0 * bar.start.value),
+                          std::lround(1000.0 * bar.duration.value));
+      }
+    }
+    std::ranges::sort(bars);
+    CHECK(bars ==
+          std::vector<Bar>{{"optimizer", 500, 500}, {"step 2", 0, 1000}, {"step 3", 1000, 750}});
+  });
+}
 
 TEST_CASE("a trace shows the round that travels, and with the next end when it arrived") {
   with_recorder([](TraceRecorder& recorder, const std::string& path) {
