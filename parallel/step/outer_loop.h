@@ -208,8 +208,9 @@ class OuterLoop {
   void move_anchor(std::int64_t step, OuterWrites writes, double mix = 0.0);
   // Notes how many elements of the momentum the bound of each holds.
   void note_clipped();
-  // Makes the momentum of all shares, no longer than the norm that is allowed.
-  void limit_momentum(const OuterStep& move, const std::vector<double>& divisors);
+  // Returns what the momentum that this step makes is to be multiplied with, so that it is no
+  // longer than the norm that is allowed, and notes whether that holds it.
+  double shrink_of(const OuterStep& move, const std::vector<double>& divisors);
   // Puts leads where the step to come should move the anchor (docs/outer.md, "Eager rounds").
   void take_leads(std::int64_t step);
   // Divisors of a late difference, by parameter of the model.

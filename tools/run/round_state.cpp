@@ -75,7 +75,7 @@ void make_owed_step(Checkpoint& checkpoint, const OuterStep& step, MeshModel& mo
   model.publish_weights();
 }
 
-// The same step, with a momentum no longer than the bound.
+// Returns the same step, which makes a momentum no longer than the bound, as a round's end would.
 OuterStep bounded(Checkpoint& checkpoint, OuterStep step, double bound, MeshModel& model) {
   double squares = 0.0;  // each element by one rank
   for (std::size_t i = 0; i < model.pieces().size(); ++i) {
@@ -101,11 +101,8 @@ OuterStep bounded(Checkpoint& checkpoint, OuterStep step, double bound, MeshMode
   model.groups()
       .everyone->all_reduce(Tensor(std::span(&squares, 1)), {.what = "norm of an owed momentum"})
       .wait();
-  const double norm = std::sqrt(squares);
-  if (norm > bound) {
-    step.momentum *= bound / norm;
-    step.scale *= bound / norm;
-  }
+  const double norm = static_cast<float>(std::sqrt(squares));
+  step.shrink = norm > bound ? bound / norm : 1.0;
   return step;
 }
 
