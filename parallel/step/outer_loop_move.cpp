@@ -97,15 +97,19 @@ void OuterLoop::move_anchor(std::int64_t step, OuterWrites writes, double mix) {
   if (config_.clip_kind == OuterClip::norm) {
     move.shrink = shrink_of(move, divisors);
   }
+  // Without Nesterov's an anchor moves along the momentum, which is there afterwards.
+  if (config_.measures_moves() && config_.nesterov) {
+    moved_squares_ = memory_.squares_of_changes(move, divisors);
+  }
   memory_.move_anchor(travels_, move, divisors, mix);
+  if (config_.measures_moves() && !config_.nesterov) {
+    moved_squares_ = memory_.squares_of_momentum();
+  }
+  for (double& squares : moved_squares_) {
+    squares *= config_.lr * config_.lr;
+  }
   if (config_.clip_kind == OuterClip::element) {
     note_clipped();
-  }
-  if (config_.measures_moves()) {
-    moved_squares_ = memory_.squares_of_momentum();
-    for (double& squares : moved_squares_) {
-      squares *= config_.lr * config_.lr;
-    }
   }
 }
 
