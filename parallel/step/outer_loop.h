@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -49,10 +50,13 @@ struct WorkerProgress {
 };
 
 // The step that an anchor still lacks, by a round that had arrived when a checkpoint was written.
-// Under a penalty of each tensor's own by the largest of them.
 struct OwedStep {
+  // Returns the step of a parameter.
+  [[nodiscard]] OuterStep of(const std::string& parameter) const;
+
   OuterStep step{};
-  std::optional<double> norm_bound{};  // of its momentum; absent: it has none
+  std::map<std::string, double> divisors{};  // of scales, by parameter; of others it is 1
+  std::optional<double> norm_bound{};        // of its momentum; absent: it has none
 };
 
 // Outer rounds of a worker: groups of data ranks train apart, what each has learned in a round is
@@ -175,7 +179,7 @@ class OuterLoop {
   [[nodiscard]] static std::optional<OwedStep> owed_step(const std::string& text);
   // Makes that step, with momentum and differences of state() and the weights as anchor, where
   // other numbers of workers go on: of the parameters that owe it.
-  void make_owed_step(const OuterStep& step, const std::function<bool(const std::string&)>& owes);
+  void make_owed_step(const OwedStep& owed, const std::function<bool(const std::string&)>& owes);
 
  private:
   // What travels, or would.

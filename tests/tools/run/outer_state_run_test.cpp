@@ -91,7 +91,9 @@ TEST_CASE("rounds give the same losses behind a change of a worker's layout") {
 TEST_CASE("other numbers of workers make the step that the run itself would have made") {
   const TrainingRun run;
   for (const char* more : {R"("nesterov": true, "clip": 0.05, "clip_kind": "norm")",
-                           R"("clip": 0.05, "clip_kind": "norm")"}) {
+                           R"("clip": 0.05, "clip_kind": "norm")",
+                           R"("penalty": "gap_per_tensor")",
+                           R"("penalty": "gap_per_tensor", "clip": 0.05, "clip_kind": "norm")"}) {
     INFO(more);
     const std::string outer =
         R"({"method": "co2", "period": 3, "momentum": 0.5, )" + std::string(more) + "}";
