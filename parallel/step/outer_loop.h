@@ -37,7 +37,9 @@ struct RoundEnd {
   std::vector<int> failed{};      // workers that train no further
   std::vector<int> not_finite{};  // workers whose difference is not: the round is left out
   double penalty = 1.0;           // what a late difference was divided by; the largest of tensors
-  double distance = 0.0;    // of workers' weights from their mean, as they were last sent: RMS
+  // Of workers' weights from their mean, as they were last sent: RMS. NaN where the checkpoint that
+  // a run goes on from has squares of what this run does not send.
+  double distance = 0.0;
   std::int64_t period = 0;  // steps of the round that begins
   // Share of the momentum's elements that the bound holds; absent where there is none.
   std::optional<double> clipped{};
@@ -252,7 +254,7 @@ class OuterLoop {
   double largest_penalty_ = 1.0;       // of the last move
   double clipped_ = 0.0;               // share of elements, in this end's move
   std::vector<double> moved_squares_;  // of that move, by parameter of the model; if measured
-  double sent_squares_ = 0.0;          // of what was sent last, over workers
+  double sent_squares_ = 0.0;          // of what was sent last, over workers; NaN: not known
   double arrived_squares_ = 0.0;       // of this rank's part of its sum, as it arrived
 
   RoundTravel sent_{};       // the round that was sent last

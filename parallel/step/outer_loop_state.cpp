@@ -1,6 +1,7 @@
 // What of outer rounds stands in checkpoints.
 
 #include <cmath>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -85,7 +86,8 @@ std::string OuterLoop::state_text(std::span<const WorkerProgress> workers) const
       {"directions", reach_.ended()},
       {"directions_of_workers", reach_.of_workers()},
       {"ends_travel", background_ != nullptr},
-      {"sent_squares", sent_squares_},
+      {"sent_squares",
+       std::isnan(sent_squares_) ? nlohmann::json() : nlohmann::json(sent_squares_)},
       {"arrived_squares", arrived_squares_},
       {"progress", std::move(progress)}}
       .dump();
@@ -144,7 +146,9 @@ void OuterLoop::load(const std::string& text) {
               state.value("directions_of_workers", std::vector<double>()));
   // Squares of differences and of end points say nothing of each other.
   const bool alike = state.value("ends_travel", false) == (background_ != nullptr);
-  sent_squares_ = alike ? state.at("sent_squares").get<double>() : 0.0;
+  const nlohmann::json& sent = state.at("sent_squares");  // null: not known there either
+  sent_squares_ =
+      alike && !sent.is_null() ? sent.get<double>() : std::numeric_limits<double>::quiet_NaN();
   const bool keeps = alike && groups_->everyone->rank() == 0;
   arrived_squares_ = keeps ? state.at("arrived_squares").get<double>() : 0.0;
   if (background_ != nullptr && has_arrived_) {
