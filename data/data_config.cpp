@@ -62,7 +62,9 @@ DataConfig read_data_config(JsonReader section, const Split& default_split) {
   const bool whole = !config.valid.empty();
   const Split split = read_split(section, whole ? kWholeFiles : default_split);
   config.split = whole ? kWholeFiles : split;
-  config.split_given = section.has("split");
+  if (section.has("split")) {
+    config.given_split = split;
+  }
   section.finish();
   return config;
 }

@@ -26,8 +26,10 @@ inline constexpr Split kSplitForEvaluation = {0.95, 0.05, 0.0};
 // The "data" section.
 struct DataConfig {
   std::vector<DataSource> train{};
-  Split split = kWholeFiles;  // in force: where `valid` is given, `train` is used whole
-  bool split_given = false;   // absent: a run that goes on keeps its checkpoint's
+  // In force: where `valid` is given, `train` is used whole, but by a run that goes on from a
+  // checkpoint with a split.
+  Split split = kWholeFiles;
+  std::optional<Split> given_split{};  // absent: a run that goes on keeps its checkpoint's
   std::vector<DataSource> valid{};
 };
 

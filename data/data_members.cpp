@@ -75,7 +75,7 @@ DataMembers open_data(const DataConfig& config, std::int64_t vocabulary, std::in
     DataMember& train = members.train.emplace_back(whole_file(file, source, kTraining));
     const auto bounds = split_bounds(config.split, file->num_sequences());
     train.num_sequences = bounds[1];
-    if (config.split[1] > 0.0) {
+    if (config.split[1] > 0.0 && config.valid.empty()) {
       DataMember& valid = members.valid.emplace_back(whole_file(file, source, kValidation));
       valid.first_sequence = bounds[1];
       valid.num_sequences = bounds[2] - bounds[1];

@@ -242,7 +242,7 @@ RoundEnd OuterLoop::agree(const RoundFacts& own, double sent_squares, bool last)
   const double copies = background_ != nullptr ? 1.0 : count;  // of what is kept of the model
   const double elements = std::max(1.0, memory_.elements_of(travels_));
   const double spread = sent_squares_ / count - numbers[arrived] / copies / (count * count);
-  end.distance = std::sqrt(std::max(0.0, spread) / elements);
+  end.distance = std::sqrt((spread < 0.0 ? 0.0 : spread) / elements);  // rounding may go below 0
   sent_squares_ = end.not_finite.empty() ? squares : 0.0;
   for (std::size_t i = 0; i < moved_squares_.size(); ++i) {
     moved_squares_[i] = static_cast<float>(numbers[moved + i] / copies);

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -36,7 +37,9 @@ struct RoundEnd {
   std::vector<int> failed{};      // workers that train no further
   std::vector<int> not_finite{};  // workers whose difference is not: the round is left out
   double penalty = 1.0;           // what a late difference was divided by; the largest of tensors
-  double distance = 0.0;    // of workers' weights from their mean, as they were last sent: RMS
+  // Of workers' weights from their mean, as they were last sent: RMS. NaN where the checkpoint that
+  // a run goes on from has squares of what this run does not send.
+  double distance = 0.0;
   std::int64_t period = 0;  // steps of the round that begins
   // Share of the momentum's elements that the bound holds; absent where there is none.
   std::optional<double> clipped{};
@@ -49,10 +52,13 @@ struct WorkerProgress {
 };
 
 // The step that an anchor still lacks, by a round that had arrived when a checkpoint was written.
-// Under a penalty of each tensor's own by the largest of them.
 struct OwedStep {
+  // Returns the step of a parameter.
+  [[nodiscard]] OuterStep of(const std::string& parameter) const;
+
   OuterStep step{};
-  std::optional<double> norm_bound{};  // of its momentum; absent: it has none
+  std::map<std::string, double> divisors{};  // of scales, by parameter; of others it is 1
+  std::optional<double> norm_bound{};        // of its momentum; absent: it has none
 };
 
 // Outer rounds of a worker: groups of data ranks train apart, what each has learned in a round is
@@ -175,7 +181,7 @@ class OuterLoop {
   [[nodiscard]] static std::optional<OwedStep> owed_step(const std::string& text);
   // Makes that step, with momentum and differences of state() and the weights as anchor, where
   // other numbers of workers go on: of the parameters that owe it.
-  void make_owed_step(const OuterStep& step, const std::function<bool(const std::string&)>& owes);
+  void make_owed_step(const OwedStep& owed, const std::function<bool(const std::string&)>& owes);
 
  private:
   // What travels, or would.
@@ -208,8 +214,9 @@ class OuterLoop {
   void move_anchor(std::int64_t step, OuterWrites writes, double mix = 0.0);
   // Notes how many elements of the momentum the bound of each holds.
   void note_clipped();
-  // Makes the momentum of all shares, no longer than the norm that is allowed.
-  void limit_momentum(const OuterStep& move, const std::vector<double>& divisors);
+  // Returns what the momentum that this step makes is to be multiplied with, so that it is no
+  // longer than the norm that is allowed, and notes whether that holds it.
+  double shrink_of(const OuterStep& move, const std::vector<double>& divisors);
   // Puts leads where the step to come should move the anchor (docs/outer.md, "Eager rounds").
   void take_leads(std::int64_t step);
   // Divisors of a late difference, by parameter of the model.
@@ -247,7 +254,7 @@ class OuterLoop {
   double largest_penalty_ = 1.0;       // of the last move
   double clipped_ = 0.0;               // share of elements, in this end's move
   std::vector<double> moved_squares_;  // of that move, by parameter of the model; if measured
-  double sent_squares_ = 0.0;          // of what was sent last, over workers
+  double sent_squares_ = 0.0;          // of what was sent last, over workers; NaN: not known
   double arrived_squares_ = 0.0;       // of this rank's part of its sum, as it arrived
 
   RoundTravel sent_{};       // the round that was sent last

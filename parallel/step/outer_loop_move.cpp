@@ -34,18 +34,17 @@ std::vector<double> OuterLoop::penalties() const {
   return divisors;
 }
 
-void OuterLoop::limit_momentum(const OuterStep& move, const std::vector<double>& divisors) {
-  memory_.make_momentum(move, divisors);
-  double sum = sum_of(memory_.squares_of_momentum());
+double OuterLoop::shrink_of(const OuterStep& move, const std::vector<double>& divisors) {
+  OuterStep plain = move;  // which moves anchors by the momentum
+  plain.nesterov = false;
+  double sum = sum_of(memory_.squares_of_changes(plain, divisors));
   groups_->world->all_reduce(Tensor(std::span(&sum, 1)), {.what = "norm of the outer momentum"})
       .wait();
   // How ranks hold tensors shows in the last bits of a sum of doubles. Rounding to float drops
   // them.
   const double norm = static_cast<float>(std::sqrt(sum));
   clipped_ = norm > config_.clip ? 1.0 : 0.0;
-  if (norm > config_.clip) {
-    memory_.scale_momentum(config_.clip / norm);
-  }
+  return norm > config_.clip ? config_.clip / norm : 1.0;
 }
 
 void OuterLoop::note_clipped() {
@@ -96,19 +95,21 @@ void OuterLoop::move_anchor(std::int64_t step, OuterWrites writes, double mix) {
   const std::vector<double> divisors = penalties();
   largest_penalty_ = *std::ranges::max_element(divisors);
   if (config_.clip_kind == OuterClip::norm) {
-    limit_momentum(move, divisors);
-    move.momentum = 1.0;
-    move.scale = 0.0;
+    move.shrink = shrink_of(move, divisors);
+  }
+  // Without Nesterov's an anchor moves along the momentum, which is there afterwards.
+  if (config_.measures_moves() && config_.nesterov) {
+    moved_squares_ = memory_.squares_of_changes(move, divisors);
   }
   memory_.move_anchor(travels_, move, divisors, mix);
+  if (config_.measures_moves() && !config_.nesterov) {
+    moved_squares_ = memory_.squares_of_momentum();
+  }
+  for (double& squares : moved_squares_) {
+    squares *= config_.lr * config_.lr;
+  }
   if (config_.clip_kind == OuterClip::element) {
     note_clipped();
-  }
-  if (config_.measures_moves()) {
-    moved_squares_ = memory_.squares_of_momentum();
-    for (double& squares : moved_squares_) {
-      squares *= config_.lr * config_.lr;
-    }
   }
 }
 

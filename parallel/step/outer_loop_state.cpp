@@ -1,16 +1,25 @@
 // What of outer rounds stands in checkpoints.
 
-#include <algorithm>
 #include <cmath>
+#include <limits>
+#include <map>
 #include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "model/parameter_table.h"
 #include "parallel/step/outer_loop.h"
 
 namespace slackline {
+
+OuterStep OwedStep::of(const std::string& parameter) const {
+  OuterStep own = step;
+  const auto divisor = divisors.find(parameter);
+  own.scale /= divisor != divisors.end() ? divisor->second : 1.0;
+  return own;
+}
 
 std::vector<OuterLoop::State> OuterLoop::state() {
   std::vector<State> views = all_state();
@@ -46,6 +55,14 @@ std::string OuterLoop::state_text(std::span<const WorkerProgress> workers) const
   }
   const OuterStep owed = has_arrived_ ? step_of(rounds_.last_end) : OuterStep();
   const std::vector<double> divisors = penalties();
+  const bool has_own_divisors = has_arrived_ && config_.penalty == OuterPenalty::gap_per_tensor;
+  std::map<std::string, double> own_divisors;
+  if (has_own_divisors) {
+    const std::vector<ParameterSpec> table = parameter_table(model_->job().model);
+    for (std::size_t i = 0; i < table.size(); ++i) {
+      own_divisors[table[i].name] = divisors[i];
+    }
+  }
   return nlohmann::ordered_json{
       {"workers", groups_->num_workers()},
       {"last_end", rounds_.last_end},
@@ -56,7 +73,8 @@ std::string OuterLoop::state_text(std::span<const WorkerProgress> workers) const
       {"owed_step",
        {{"lr", owed.lr},
         {"momentum", owed.momentum},
-        {"scale", owed.scale / *std::ranges::max_element(divisors)},
+        {"scale", has_own_divisors ? owed.scale : owed.scale / divisors.front()},
+        {"divisors", own_divisors},
         {"clip", std::isfinite(owed.clip) ? nlohmann::json(owed.clip) : nlohmann::json()},
         {"norm", has_norm_bound ? nlohmann::json(config_.clip) : nlohmann::json()},
         {"nesterov", owed.nesterov}}},
@@ -68,7 +86,8 @@ std::string OuterLoop::state_text(std::span<const WorkerProgress> workers) const
       {"directions", reach_.ended()},
       {"directions_of_workers", reach_.of_workers()},
       {"ends_travel", background_ != nullptr},
-      {"sent_squares", sent_squares_},
+      {"sent_squares",
+       std::isnan(sent_squares_) ? nlohmann::json() : nlohmann::json(sent_squares_)},
       {"arrived_squares", arrived_squares_},
       {"progress", std::move(progress)}}
       .dump();
@@ -127,7 +146,9 @@ void OuterLoop::load(const std::string& text) {
               state.value("directions_of_workers", std::vector<double>()));
   // Squares of differences and of end points say nothing of each other.
   const bool alike = state.value("ends_travel", false) == (background_ != nullptr);
-  sent_squares_ = alike ? state.at("sent_squares").get<double>() : 0.0;
+  const nlohmann::json& sent = state.at("sent_squares");  // null: not known there either
+  sent_squares_ =
+      alike && !sent.is_null() ? sent.get<double>() : std::numeric_limits<double>::quiet_NaN();
   const bool keeps = alike && groups_->everyone->rank() == 0;
   arrived_squares_ = keeps ? state.at("arrived_squares").get<double>() : 0.0;
   if (background_ != nullptr && has_arrived_) {
@@ -186,17 +207,19 @@ std::optional<OwedStep> OuterLoop::owed_step(const std::string& text) {
   if (const auto clip = step.find("clip"); clip != step.end() && clip->is_number()) {
     owed.step.clip = clip->get<double>();
   }
+  owed.divisors = step.value("divisors", std::map<std::string, double>());
   if (const auto norm = step.find("norm"); norm != step.end() && norm->is_number()) {
     owed.norm_bound = norm->get<double>();
   }
   return owed;
 }
 
-void OuterLoop::make_owed_step(const OuterStep& step,
+void OuterLoop::make_owed_step(const OwedStep& owed,
                                const std::function<bool(const std::string&)>& owes) {
   for (const OuterShare& share : memory_.shares()) {
-    if (owes(model_->pieces()[share.piece].parameter->spec.name)) {
-      memory_.move_anchor_at(share, step);
+    const std::string& name = model_->pieces()[share.piece].parameter->spec.name;
+    if (owes(name)) {
+      memory_.move_anchor_at(share, owed.of(name));
     }
   }
   if (background_ != nullptr) {

@@ -208,16 +208,6 @@ void OuterMemory::move_anchor_at(const OuterShare& share, const OuterStep& step)
   fill_zero(model_->stream(), difference(share));
 }
 
-void OuterMemory::make_momentum(const OuterStep& step, const std::vector<double>& divisors) {
-  const StreamView stream = model_->stream();
-  scale_momentum(step.momentum);
-  for (const OuterShare& share : shares_) {
-    const double factor = step.scale / divisors[parameter_of(share)];
-    scale(stream, difference(share), static_cast<float>(factor), difference(share));
-  }
-  accumulate(stream, all_of(difference_), all_of(momentum_));
-}
-
 void OuterMemory::scale_momentum(double factor) {
   scale(model_->stream(), all_of(momentum_), static_cast<float>(factor), all_of(momentum_));
 }
@@ -243,6 +233,20 @@ std::vector<double> OuterMemory::squares_of_differences(int fragment) {
 
 std::vector<double> OuterMemory::squares_of_momentum() {
   return squares_of(momentum_, shares_);
+}
+
+// Shares have divisors of their own, so each is a call.
+std::vector<double> OuterMemory::squares_of_changes(const OuterStep& step,
+                                                    const std::vector<double>& divisors) {
+  std::vector<double> squares(elements_.size(), 0.0);
+  for (const OuterShare& share : shares_) {
+    if (share.counted) {
+      const OuterMemories memories{.momentum = momentum(share), .difference = difference(share)};
+      squares[parameter_of(share)] += sums_of_squared_changes(
+          model_->stream(), {&memories, 1}, step_of(share, step, divisors))[0];
+    }
+  }
+  return squares;
 }
 
 double OuterMemory::count_of_momentum(float limit) {

@@ -93,8 +93,6 @@ class OuterMemory {
                    double mix = 0.0);
   // Moves the anchor of one share, whose differences are 0 afterwards.
   void move_anchor_at(const OuterShare& share, const OuterStep& step);
-  // Makes the momentum of all shares: momentum m + scale d, each divided.
-  void make_momentum(const OuterStep& step, const std::vector<double>& divisors);
   void scale_momentum(double factor);
 
   // Leads to the mean of end points, and moves nothing.
@@ -108,6 +106,9 @@ class OuterMemory {
   // Squares of what shares that count have, by parameter of the model.
   [[nodiscard]] std::vector<double> squares_of_differences(int fragment);
   [[nodiscard]] std::vector<double> squares_of_momentum();
+  // The same of what this step would subtract from anchors, over its lr.
+  [[nodiscard]] std::vector<double> squares_of_changes(const OuterStep& step,
+                                                       const std::vector<double>& divisors);
 
   // Elements of the momentum, in shares that count, at least so large whatever their sign.
   [[nodiscard]] double count_of_momentum(float limit);

@@ -24,7 +24,7 @@ TEST_CASE("the data section reads with its defaults") {
   REQUIRE_FALSE(config.train[0].weight);
   REQUIRE(config.train[1].path == "b");
   REQUIRE(config.split == Split{0.5, 0.25, 0.25});
-  REQUIRE_FALSE(config.split_given);
+  REQUIRE_FALSE(config.given_split);
   REQUIRE(config.valid.empty());
 }
 
@@ -46,7 +46,7 @@ TEST_CASE("weights are given for all data sets of a list or for none") {
 TEST_CASE("with validation files the training files are whole, whatever split is given") {
   const DataConfig split = read(R"({"train": [{"path": "a"}], "split": [949, 50, 1]})");
   REQUIRE(split.split == Split{949, 50, 1});
-  REQUIRE(split.split_given);
+  REQUIRE(split.given_split == Split{949, 50, 1});
   for (const char* given : {"", R"("split": [949, 50, 1],)"}) {
     const DataConfig config = read(std::string(R"({"train": [{"path": "a"}], )") + given +
                                    R"("valid": [{"path": "v"}]})");

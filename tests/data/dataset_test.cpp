@@ -249,6 +249,13 @@ TEST_CASE("with validation files the training files are used whole") {
   REQUIRE(members.train.at(0).num_sequences == 20);
   REQUIRE(members.valid.at(0).num_sequences == 30);
 
+  config.split = {0.5, 0.5, 0.0};  // of a run that began without validation files
+  const DataMembers kept = open_data(config, 60000, kSequence);
+  REQUIRE(kept.train.at(0).num_sequences == 10);
+  REQUIRE(kept.valid.size() == 1);
+  REQUIRE(kept.valid.at(0).num_sequences == 30);
+
+  config.split = kWholeFiles;
   config.valid.clear();
   REQUIRE(open_data(config, 60000, kSequence).valid.empty());
 }

@@ -41,10 +41,11 @@ struct TravelRecord {
 // What the step that ends an outer round adds.
 struct RoundRecord {
   std::vector<double> worker_losses{};
-  double penalty = 1.0;     // what a late difference was divided by
-  double distance = 0.0;    // RMS of workers' weights from their mean, as they were last sent
-  std::int64_t period = 0;  // steps of the round that begins
-  bool left_out = false;    // the round, since it was not finite
+  double penalty = 1.0;  // what a late difference was divided by
+  // RMS of workers' weights from their mean, as they were last sent; NaN: not known.
+  double distance = 0.0;
+  std::int64_t period = 0;          // steps of the round that begins
+  bool left_out = false;            // the round, since it was not finite
   std::optional<double> clipped{};  // share of the momentum that outer.clip holds; absent: none
   std::optional<TravelRecord> travel{};  // absent where no round was to arrive
 };

@@ -97,12 +97,13 @@ Html losses_chart(const Ends& ends) {
 }
 
 Html distance_chart(const Ends& ends) {
-  return line_chart(
-      {.kind = "worker-distance",
-       .caption = "Distance between workers: RMS from their mean, when they were last sent",
-       .y_label = "distance",
-       .series = {
-           curve(ends, "distance", 2, [](const RoundRecord& round) { return round.distance; })}});
+  LineChart chart{
+      .kind = "worker-distance",
+      .caption = "Distance between workers: RMS from their mean, when they were last sent",
+      .y_label = "distance",
+      .series = {
+          curve(ends, "distance", 2, [](const RoundRecord& round) { return round.distance; })}};
+  return has_points(chart.series.front()) ? line_chart(chart) : Html{};
 }
 
 std::string summary(const RunRecord& run, const Ends& ends) {

@@ -182,14 +182,15 @@ std::vector<std::string> keep_settings(const Checkpoint& checkpoint, TrainConfig
     }
     keep_all_weights(checkpoint, document, config, older);
     const Split stored = stored_split(document.at("identity"));
-    const bool is_silent = !config.data.split_given && config.data.valid.empty();
-    if (is_silent || have_same_ratios(stored, config.data.split)) {
+    // Validation files that have come leave the training data what they were.
+    const std::optional<Split>& given = config.data.given_split;
+    if (!given || have_same_ratios(stored, *given) || have_same_ratios(stored, config.data.split)) {
       config.data.split = stored;
+    } else {
+      config.data.split = *given;
     }
-    if (is_silent) {
-      if (is_older && config.data.split == kSplitForEvaluation) {
-        older.push_back(fmt::format("{} = {}", kSplit, Json(config.data.split).dump()));
-      }
+    if (!given && is_older && stored == kSplitForEvaluation) {
+      older.push_back(fmt::format("{} = {}", kSplit, Json(stored).dump()));
     }
     return older;
   });

@@ -47,7 +47,7 @@ void load_rounds(Checkpoint& checkpoint, bool has_arrived, OuterLoop& outer) {
 }
 
 // Makes the step that workers owed their anchor, where ranks go on that all step together.
-void make_owed_step(Checkpoint& checkpoint, const OuterStep& step, MeshModel& model) {
+void make_owed_step(Checkpoint& checkpoint, const OwedStep& owed, MeshModel& model) {
   for (std::size_t i = 0; i < model.pieces().size(); ++i) {
     const OptimizerPiece& piece = model.pieces()[i];
     if (!piece.parameter->spec.trained || !owes(checkpoint, piece.parameter->spec.name)) {
@@ -69,14 +69,14 @@ void make_owed_step(Checkpoint& checkpoint, const OuterStep& step, MeshModel& mo
                 .momentum = view(momentum),
                 .anchor = view(anchor),
                 .weight = weight},
-               step);
+               owed.of(piece.parameter->spec.name));
     model.stream().synchronize();
   }
   model.publish_weights();
 }
 
-// The same step, with a momentum no longer than the bound.
-OuterStep bounded(Checkpoint& checkpoint, OuterStep step, double bound, MeshModel& model) {
+// Returns by what a step makes a momentum no longer than the bound, as the end of a round does.
+double owed_shrink(Checkpoint& checkpoint, const OwedStep& owed, double bound, MeshModel& model) {
   double squares = 0.0;  // each element by one rank
   for (std::size_t i = 0; i < model.pieces().size(); ++i) {
     const OptimizerPiece& piece = model.pieces()[i];
@@ -91,6 +91,7 @@ OuterStep bounded(Checkpoint& checkpoint, OuterStep step, double bound, MeshMode
     const Tensor added = difference.view(DType::f32, shape);
     read_parts(checkpoint, kOuterMomentum, std::nullopt, piece, piece.range, held);
     read_parts(checkpoint, kOuterDifference, std::nullopt, piece, piece.range, added);
+    const OuterStep step = owed.of(piece.parameter->spec.name);
     const std::span<const float> before = held.span<float>();
     const std::span<const float> arrived = added.span<float>();
     for (std::size_t e = 0; e < before.size(); ++e) {
@@ -101,12 +102,8 @@ OuterStep bounded(Checkpoint& checkpoint, OuterStep step, double bound, MeshMode
   model.groups()
       .everyone->all_reduce(Tensor(std::span(&squares, 1)), {.what = "norm of an owed momentum"})
       .wait();
-  const double norm = std::sqrt(squares);
-  if (norm > bound) {
-    step.momentum *= bound / norm;
-    step.scale *= bound / norm;
-  }
-  return step;
+  const double norm = static_cast<float>(std::sqrt(squares));
+  return norm > bound ? bound / norm : 1.0;
 }
 
 }  // namespace
@@ -145,17 +142,16 @@ void take_over_rounds(Checkpoint& checkpoint, MeshModel& model, OuterLoop* outer
   std::optional<OwedStep> owed =
       reading_document(checkpoint, "outer", [&] { return OuterLoop::owed_step(text); });
   if (owed && owed->norm_bound) {
-    owed->step = bounded(checkpoint, owed->step, *owed->norm_bound, model);
+    owed->step.shrink = owed_shrink(checkpoint, *owed, *owed->norm_bound, model);
   }
   if (outer != nullptr) {
     load_rounds(checkpoint, owed.has_value(), *outer);
     if (owed) {
-      outer->make_owed_step(owed->step,
-                            [&](const std::string& name) { return owes(checkpoint, name); });
+      outer->make_owed_step(*owed, [&](const std::string& name) { return owes(checkpoint, name); });
     }
     reading_document(checkpoint, "outer", [&] { outer->convert_momentum(text); });
   } else if (owed) {
-    make_owed_step(checkpoint, owed->step, model);
+    make_owed_step(checkpoint, *owed, model);
   }
 }
 

@@ -10,7 +10,7 @@ namespace slackline {
 // One outer step of training with local updates (docs/outer.md), in one pass over memory. With d
 // what workers have learned, m its momentum, a the anchor that all workers share, and w the weights
 // of this one:
-//   m = momentum m + scale d, each element limited to [-clip, clip]
+//   m = shrink (momentum m + scale d), each element limited to [-clip, clip]
 //   a -= lr m, or lr (scale d + momentum m)      plain, or Nesterov's
 //   w = a
 // OuterWrites says what of it is written, and what d is afterwards. All f32, of one shape; no two
@@ -33,6 +33,7 @@ struct OuterStep {
   double lr = 1.0;
   double momentum = 0.0;
   double scale = 1.0;
+  double shrink = 1.0;  // holds the norm of all momentum, which no element knows
   double clip = std::numeric_limits<double>::infinity();
   bool nesterov = false;
   OuterWrites writes = OuterWrites::step;

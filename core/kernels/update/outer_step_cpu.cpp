@@ -24,7 +24,9 @@ struct Arrays {
 template <bool nesterov, OuterWrites writes>
 void step_vector(const Arrays& arrays, const OuterCoefficients& c, std::size_t i, auto part) {
   const Floats learned = hn::Mul(splat(c.scale), simd::load(arrays.difference + i, part));
-  const Floats sum = hn::MulAdd(splat(c.momentum), simd::load(arrays.momentum + i, part), learned);
+  const Floats sum =
+      hn::Mul(splat(c.shrink),
+              hn::MulAdd(splat(c.momentum), simd::load(arrays.momentum + i, part), learned));
   const Floats limit = splat(c.clip);
   const Floats momentum =
       hn::IfThenElse(hn::Gt(hn::Abs(sum), limit), hn::CopySign(limit, sum), sum);

@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(kMapThreads)
     return;
   }
   const float learned = __fmul_rn(c.scale, arrays.difference[i]);
-  const float sum = fmaf(c.momentum, arrays.momentum[i], learned);
+  const float sum = __fmul_rn(c.shrink, fmaf(c.momentum, arrays.momentum[i], learned));
   const float momentum = fabsf(sum) > c.clip ? copysignf(c.clip, sum) : sum;
   const float old = arrays.anchor[i];
   if (writes == OuterWrites::step_and_difference) {

@@ -18,6 +18,10 @@ SL_BACKENDS(void sums_of_squared_directions(StreamView stream,
                                             std::span<const Moments> moments,
                                             const AdamwStep& step,
                                             std::span<double> sums))
+SL_BACKENDS(void sums_of_squared_changes(StreamView stream,
+                                         std::span<const OuterMemories> memories,
+                                         const OuterStep& step,
+                                         std::span<double> sums))
 
 namespace cuda {
 [[gnu::weak]] std::size_t sums_of_squares_workspace_bytes(std::span<const Tensor> tensors);
@@ -51,6 +55,18 @@ std::vector<double> sums_of_squared_directions(StreamView stream,
   SL_CHECK(step.step >= 1, "step " + std::to_string(step.step));
   std::vector<double> sums(moments.size());
   SL_BACKEND(stream, sums_of_squared_directions, stream, moments, step, sums);
+  return sums;
+}
+
+std::vector<double> sums_of_squared_changes(StreamView stream,
+                                            std::span<const OuterMemories> memories,
+                                            const OuterStep& step) {
+  for (const auto& [momentum, difference] : memories) {
+    check_operand(momentum, {"sums_of_squared_changes momentum", DType::f32, momentum.shape()});
+    check_operand(difference, {"sums_of_squared_changes difference", DType::f32, momentum.shape()});
+  }
+  std::vector<double> sums(memories.size());
+  SL_BACKEND(stream, sums_of_squared_changes, stream, memories, step, sums);
   return sums;
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/kernels/update/adamw.h"
+#include "core/kernels/update/outer_step.h"
 #include "core/tensor/stream.h"
 #include "core/tensor/tensor.h"
 #include "core/tensor/workers.h"
@@ -36,6 +37,19 @@ struct Moments {
 [[nodiscard]] std::vector<double> sums_of_squared_directions(StreamView stream,
                                                              std::span<const Moments> moments,
                                                              const AdamwStep& step);
+
+// Momentum and difference of one tensor, f32 and of one shape.
+struct OuterMemories {
+  Tensor momentum{};
+  Tensor difference{};
+};
+
+// Sums, tensor by tensor and as sums of squares are made, the squares of what an outer step would
+// subtract from anchors, over its lr (outer_step.h). Nothing is written. Waits for the stream; its
+// workspace is that of sums of squares of the momentum.
+[[nodiscard]] std::vector<double> sums_of_squared_changes(StreamView stream,
+                                                          std::span<const OuterMemories> memories,
+                                                          const OuterStep& step);
 
 // The tensors need shapes only.
 [[nodiscard]] std::size_t sums_of_squares_workspace_bytes(std::span<const Tensor> tensors,

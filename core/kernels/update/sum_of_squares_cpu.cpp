@@ -4,6 +4,7 @@
 #include "core/kernels/parallel_ranges.h"
 #include "core/kernels/simd.h"
 #include "core/kernels/update/adamw_coefficients.h"
+#include "core/kernels/update/outer_coefficients.h"
 #include "core/kernels/update/sum_of_squares.h"
 
 // Floats widen to double before they are squared: no overflow, and the sum of a tensor's blocks
@@ -72,6 +73,33 @@ struct SquareOfDirection {
   AdamwDirection c;
 };
 
+struct SquareOfChange {
+  Doubles add_to(Doubles sum, std::size_t i) const {
+    const auto all = [](float value) { return hn::Set(kDoubles, double{value}); };
+    const Doubles learned = hn::Mul(all(c.scale), load_at(difference, i));
+    const Doubles made =
+        hn::Mul(all(c.shrink), hn::MulAdd(all(c.momentum), load_at(momentum, i), learned));
+    const Doubles limit = all(c.clip);
+    const Doubles limited =
+        hn::IfThenElse(hn::Gt(hn::Abs(made), limit), hn::CopySign(limit, made), made);
+    const Doubles value =
+        hn::MulAdd(all(c.of_momentum), limited, hn::Mul(all(c.of_learned), learned));
+    return hn::MulAdd(value, value, sum);
+  }
+
+  double of(std::size_t i) const {
+    const double learned = double{c.scale} * difference[i];
+    const double made = c.shrink * (double{c.momentum} * momentum[i] + learned);
+    const double limited = std::abs(made) > c.clip ? std::copysign(double{c.clip}, made) : made;
+    const double value = c.of_momentum * limited + c.of_learned * learned;
+    return value * value;
+  }
+
+  const float* momentum;
+  const float* difference;
+  OuterChange c;
+};
+
 double sum_of_block(std::size_t begin, std::size_t end, const auto& summand) {
   Doubles sums[kSums];
   std::fill_n(sums, kSums, hn::Zero(kDoubles));
@@ -133,6 +161,19 @@ void sums_of_squared_directions(StreamView stream,
     const auto& [m, v] = moments[i];
     sums[i] = sum_over(
         stream, m.num_elements(), SquareOfDirection{m.data<float>(), v.data<float>(), direction});
+  }
+}
+
+void sums_of_squared_changes(StreamView stream,
+                             std::span<const OuterMemories> memories,
+                             const OuterStep& step,
+                             std::span<double> sums) {
+  const OuterChange change(step);
+  for (std::size_t i = 0; i < memories.size(); ++i) {
+    const auto& [momentum, difference] = memories[i];
+    sums[i] = sum_over(stream,
+                       momentum.num_elements(),
+                       SquareOfChange{momentum.data<float>(), difference.data<float>(), change});
   }
 }
 

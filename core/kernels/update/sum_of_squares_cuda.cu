@@ -5,6 +5,7 @@
 #include "core/cuda/cuda_memory.h"
 #include "core/cuda/map.h"
 #include "core/kernels/update/adamw_coefficients.h"
+#include "core/kernels/update/outer_coefficients.h"
 #include "core/kernels/update/sum_of_squares.h"
 
 // Floats widen to double before they are squared: no overflow, and the rate of doubles still
@@ -77,6 +78,21 @@ struct SquareOfDirection {
   }
 
   AdamwDirection c;
+};
+
+// A momentum and a difference behind the last ones are read as 0, which changes nothing.
+struct SquareOfChange {
+  static constexpr bool kIsOfTwo = true;
+
+  __device__ double add_to(double sum, double momentum, double difference) const {
+    const double learned = c.scale * difference;
+    const double made = c.shrink * (c.momentum * momentum + learned);
+    const double limited = fabs(made) > c.clip ? copysign(double{c.clip}, made) : made;
+    const double value = c.of_momentum * limited + c.of_learned * learned;
+    return fma(value, value, sum);
+  }
+
+  OuterChange c;
 };
 
 template <bool aligned>
@@ -194,6 +210,19 @@ void sums_of_squared_directions(StreamView stream,
     v.push_back(of_tensor.v);
   }
   sums_over(stream, m, v, SquareOfDirection{.c = AdamwDirection(step)}, sums);
+}
+
+void sums_of_squared_changes(StreamView stream,
+                             std::span<const OuterMemories> memories,
+                             const OuterStep& step,
+                             std::span<double> sums) {
+  std::vector<Tensor> momentum;
+  std::vector<Tensor> difference;
+  for (const OuterMemories& of_tensor : memories) {
+    momentum.push_back(of_tensor.momentum);
+    difference.push_back(of_tensor.difference);
+  }
+  sums_over(stream, momentum, difference, SquareOfChange{.c = OuterChange(step)}, sums);
 }
 
 std::size_t sums_of_squares_workspace_bytes(std::span<const Tensor> tensors) {

@@ -114,8 +114,10 @@ TEST_CASE("ends of outer rounds are read back as they were written") {
   CHECK(step_line(metrics.steps[1]) == second);
   CHECK_FALSE(metrics.steps[2].round);
   end.round->worker_losses = {4.25, std::nan(""), 4.0};
+  end.round->distance = std::nan("");
   const std::string unknown = step_line(end);
   CHECK_THAT(unknown, Contains("[4.25, null, 4]"));
+  CHECK_THAT(unknown, Contains(R"("distance": null, "period": 7)"));
   CHECK(step_line(metrics_of(unknown + "\n").steps.at(0)) == unknown);
 }
 

@@ -95,6 +95,26 @@ TEST_CASE("files are trained on whole where nothing is evaluated, and a resume k
           training_tokens(run.checkpoint(6, "split")));
 }
 
+TEST_CASE("validation files come to a run with a split, whose training data stay") {
+  const TrainingRun run;
+  REQUIRE(run.train().exit_code == 0);  // [0.8, 0.2, 0]
+  const std::int64_t tokens = training_tokens(run.checkpoint(6));
+  const std::string valid = R"(data.valid=[{"path": ")" + run.path("corpus") + R"("}])";
+  int steps = 6;
+  const auto goes_on = [&](const std::vector<std::string>& settings) {
+    steps += 2;
+    require_done(run.train(with(settings, {"run.steps=" + std::to_string(steps)}), {"--resume"}));
+    REQUIRE(training_tokens(run.checkpoint(steps)) == tokens);
+    REQUIRE(resolved_config(run)["data"]["split"] == Json({0.8, 0.2, 0.0}));
+  };
+  goes_on({valid});
+  goes_on({valid, "data.split=null"});
+  goes_on({"data.split=null"});
+  require_refusal(run.train({valid, "data.split=[0.7, 0.3, 0]", "run.steps=14"}, {"--resume"}),
+                  2,
+                  "got [0.7,0.3,0.0]");
+}
+
 TEST_CASE("shares and weights with the ratios of before, but for rounding, are the same") {
   const TrainingRun run;
   REQUIRE(run.train({"data.split=[0.7, 0.2, 0.1]"}).exit_code == 0);

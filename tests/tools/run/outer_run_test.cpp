@@ -115,6 +115,35 @@ TEST_CASE("distances of workers go on behind a checkpoint") {
   }
 }
 
+// Rounds in the background send end points, coded ones differences.
+TEST_CASE("a distance that squares of the other kind were saved for is null") {
+  const TrainingRun run;
+  const std::string outer = R"({"method": "co2", "period": 4})";
+  const std::string codec =
+      R"(compress={"policy": "all", "outer": {"codec": "quantize", "bits": 4}})";
+  require_trained(run, 2, workers(outer, {"run.dir=" + run.path("plain"), "run.save_every=1"}));
+  const auto goes_on = [&](const std::string& from, const std::string& name) {
+    return workers(
+        outer,
+        {codec, "run.save_every=1", "run.dir=" + run.path(name), "checkpoint.resume_from=" + from});
+  };
+  require_trained(run, 2, goes_on(run.checkpoint(5, "plain"), "coded"));
+  require_trained(run, 2, goes_on(run.checkpoint(6, "coded"), "again"));
+  for (const char* name : {"coded", "again"}) {
+    INFO(name);
+    int ends = 0;
+    for (const nlohmann::json& line : step_lines(run.path(name))) {
+      if (line.contains("outer")) {
+        const nlohmann::json& distance = line.at("outer").at("distance");
+        CHECK(distance.is_null() == (line.at("step") == 8));
+        CHECK((distance.is_null() || distance.get<double>() > 0.0));
+        ++ends;
+      }
+    }
+    CHECK(ends == 2);
+  }
+}
+
 TEST_CASE("a run that is shortened to the middle of a round says that its end is missing") {
   const TrainingRun run;
   const std::string outer = R"({"method": "co2", "period": 4})";

@@ -23,14 +23,35 @@ using testing::require_done;
 
 namespace {
 
-// Of the table, which all workers share.
+// The values of a tensor, which all workers share.
+std::vector<float> values_of(Checkpoint& checkpoint, const std::string& name) {
+  const Shape& shape = checkpoint.tensors().at(name).shape;
+  std::vector<float> values(shape.num_elements());
+  checkpoint.read(name, Tensor(std::span(values)).reshaped(shape), std::nullopt);
+  return values;
+}
+
+// Of the table.
 std::vector<float> momentum_of(const std::string& checkpoint) {
   Checkpoint opened(checkpoint);
-  const std::string name = "outer/momentum/wte.weight";
-  const Shape& shape = opened.tensors().at(name).shape;
-  std::vector<float> values(shape.num_elements());
-  opened.read(name, Tensor(std::span(values)).reshaped(shape), std::nullopt);
-  return values;
+  return values_of(opened, "outer/momentum/wte.weight");
+}
+
+// The largest difference of two checkpoints' weights.
+double distance_of_weights(const std::string& a, const std::string& b) {
+  Checkpoint first(a);
+  Checkpoint second(b);
+  double largest = 0.0;
+  for (const auto& [name, tensor] : first.tensors()) {
+    if (name.starts_with("weights/")) {
+      const std::vector<float> values = values_of(first, name);
+      const std::vector<float> others = values_of(second, name);
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        largest = std::max(largest, std::abs(double{values[i]} - others[i]));
+      }
+    }
+  }
+  return largest;
 }
 
 void require_scaled(const std::vector<float>& values,
@@ -88,6 +109,40 @@ TEST_CASE("inspect counts the moments of every worker, and weights once") {
   for (const char* moments : {"adam_m", "adam_v"}) {
     INFO(moments);
     CHECK(sizes_of(moments) == std::array{weights[0], 2 * weights[1], 2 * weights[2]});
+  }
+}
+
+// A round that has arrived moves the anchor at the next end, and at once where other numbers of
+// workers go on; their steps at no rate leave it there.
+TEST_CASE("other numbers of workers make the step that the run itself would have made") {
+  const TrainingRun run;
+  for (const char* more : {R"("nesterov": true, "clip": 0.05, "clip_kind": "norm")",
+                           R"("clip": 0.05, "clip_kind": "norm")",
+                           R"("penalty": "gap_per_tensor")",
+                           R"("penalty": "gap_per_tensor", "clip": 0.05, "clip_kind": "norm")"}) {
+    INFO(more);
+    const std::string outer =
+        R"({"method": "co2", "period": 3, "momentum": 0.5, )" + std::string(more) + "}";
+    std::filesystem::remove_all(run.path("whole"));
+    require_trained(run, 2, workers(outer, {"run.dir=" + run.path("whole"), "run.save_every=1"}));
+    const double moved =
+        distance_of_weights(run.checkpoint(8, "whole"), run.checkpoint(9, "whole"));
+    REQUIRE(moved > 1e-4);
+    for (const int ranks : {1, 4}) {
+      INFO(ranks);
+      std::vector<std::string> settings = {"parallel.data=" + std::to_string(ranks),
+                                           "optimizer.lr=0",
+                                           "run.save_every=9",
+                                           "run.dir=" + run.path("next"),
+                                           "checkpoint.resume_from=" + run.checkpoint(8, "whole")};
+      if (ranks == 1) {
+        settings.emplace_back("outer.method=none");
+      }
+      std::filesystem::remove_all(run.path("next"));
+      require_trained(run, ranks, workers(outer, settings));
+      // The norm adds up in another order, which may round a weight near 1 elsewhere.
+      CHECK(distance_of_weights(run.checkpoint(9, "next"), run.checkpoint(9, "whole")) <= 1e-6);
+    }
   }
 }
 

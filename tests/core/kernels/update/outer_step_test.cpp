@@ -44,7 +44,8 @@ struct Expected {
   void step(const OuterStep& by) {
     for (std::size_t i = 0; i < anchor.size(); ++i) {
       const double learned = by.scale * difference[i];
-      const double m = std::clamp(by.momentum * momentum[i] + learned, -by.clip, by.clip);
+      const double made = by.shrink * (by.momentum * momentum[i] + learned);
+      const double m = std::clamp(made, -by.clip, by.clip);
       const double a = anchor[i] - by.lr * (by.nesterov ? learned + by.momentum * m : m);
       if (by.writes == OuterWrites::step_and_difference) {
         difference[i] = anchor[i] - weight[i];
@@ -72,10 +73,13 @@ TEST_CASE("an outer step follows the oracle, in all its forms") {
                                        OuterWrites::step_and_difference,
                                        OuterWrites::step_and_old_anchor,
                                        OuterWrites::weight}) {
-        for (const double clip : {1e-2, std::numeric_limits<double>::infinity()}) {
+        for (const auto& [clip, shrink] : {std::pair{1e-2, 1.0},
+                                           {std::numeric_limits<double>::infinity(), 1.0},
+                                           {std::numeric_limits<double>::infinity(), 0.3}}) {
           const OuterStep step{.lr = 0.7,
                                .momentum = 0.9,
                                .scale = 0.25,
+                               .shrink = shrink,
                                .clip = clip,
                                .nesterov = nesterov,
                                .writes = writes};

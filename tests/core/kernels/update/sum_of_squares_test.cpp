@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "tests/support/catch.h"
 #include "tests/support/guarded_tensor.h"
@@ -150,6 +151,56 @@ TEST_CASE("squares of directions of a part of a tensor that begins anywhere are 
     const Moments moments{.m = m.view().rows(begin, kSize), .v = v.view().rows(begin, kSize)};
     const double sum = sums_of_squared_directions(stream, {&moments, 1}, kStep).front();
     REQUIRE(sum == static_cast<double>(kSize - begin));
+  }
+}
+
+TEST_CASE("squares of an outer step's changes are those of the steps that it makes") {
+  constexpr double kNone = std::numeric_limits<double>::infinity();
+  for (const std::int64_t size : {0, 1, 31, 33, 70001}) {
+    GuardedTensor difference = random_tensor(DType::f32, {size}, {.seed = 1, .deviation = 1e-2});
+    GuardedTensor momentum = random_tensor(DType::f32, {size}, {.seed = 2, .deviation = 1e-2});
+    const OuterMemories memories{.momentum = momentum, .difference = difference};
+    Stream stream(test_stream(2, workspace_of(size)));
+    for (const bool nesterov : {false, true}) {
+      for (const auto& [shrink, clip] : {std::pair{1.0, kNone}, {0.3, kNone}, {1.0, 1e-2}}) {
+        const OuterStep step{.lr = 1.0,
+                             .momentum = 0.9,
+                             .scale = 0.25,
+                             .shrink = shrink,
+                             .clip = clip,
+                             .nesterov = nesterov,
+                             .writes = OuterWrites::weight};
+        GuardedTensor anchor(DType::f32, {size});
+        anchor.fill(0.0);  // which a step then moves by its change
+        GuardedTensor weight(DType::f32, {size});
+        outer_step(
+            stream,
+            {.difference = difference, .momentum = momentum, .anchor = anchor, .weight = weight},
+            step);
+        const double sum = sums_of_squared_changes(stream, {&memories, 1}, step).front();
+        // The step rounds each change to float a few times.
+        REQUIRE(sum == Approx(sum_of_squares(stream, weight)).epsilon(1e-6));
+        REQUIRE((size == 0 || sum > 0.0));
+      }
+    }
+  }
+}
+
+TEST_CASE("squares of changes of a part of a tensor that begins anywhere are its own") {
+  constexpr std::int64_t kSize = 1000;
+  Stream stream(test_stream(1, workspace_of(kSize)));
+  GuardedTensor momentum(DType::f32, {kSize});
+  GuardedTensor difference(DType::f32, {kSize});
+  momentum.fill(1.0);
+  difference.fill(3.0);
+  for (const std::int64_t begin : {1, 2, 3, 4, 999}) {
+    const OuterMemories memories{.momentum = momentum.view().rows(begin, kSize),
+                                 .difference = difference.view().rows(begin, kSize)};
+    const double sum =
+        sums_of_squared_changes(
+            stream, {&memories, 1}, {.momentum = 0.5, .scale = 0.5, .nesterov = true})
+            .front();
+    REQUIRE(sum == 6.25 * static_cast<double>(kSize - begin));  // of 1.5 + 0.5 x 2
   }
 }
 
