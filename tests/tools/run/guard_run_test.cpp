@@ -1,7 +1,6 @@
 // Whole runs with a guard: measuring changes nothing, a budget does, and runs that are resumed or
 // replayed change with it at the same steps.
 
-#include <algorithm>
 #include <set>
 #include <string>
 #include <vector>
@@ -171,16 +170,10 @@ TEST_CASE("a run that goes on with other codecs in its config follows the config
                   {"compress.guard.every=0",
                    R"(compress.embedding={"codec": "cast"})",
                    "checkpoint.resume_from=" + run.checkpoint(7)});
-  // Behind the steps before, whose plans stay, and without what the guard had made of them later.
-  Json plans = plan_of(run, "run");
-  std::erase_if(plans.get_ref<Json::array_t&>(),
-                [](const Json& plan) { return plan["from_step"] > 7; });
-  const Json resumed = plan_of(run, "other");
-  REQUIRE(resumed.size() == plans.size() + 1);
-  CHECK(std::equal(plans.begin(), plans.end(), resumed.begin()));
-  CHECK(resumed.back()["from_step"] == 8);
+  const Json plans = plan_of(run, "other");
+  REQUIRE(plans.size() == 1);
   int seen = 0;
-  for (const Json& row : resumed.back()["classes"]) {
+  for (const Json& row : plans[0]["classes"]) {
     if (row["site"] == "embedding") {
       CHECK(row["codec"]["codec"] == "cast");
       ++seen;
