@@ -117,15 +117,11 @@ std::optional<CodecSetting> tightened(const CodecSetting& setting) {
   return traits.finer == nullptr ? std::nullopt : traits.finer(setting);
 }
 
-bool is_guarded(const CompressionPlan::Class& row) {
-  return row.reason.starts_with(kMark);
-}
-
-GuardLimits guard_limits(std::span<const PlanFromStep> plans) {
+GuardLimits guard_limits(const PlanHistory& plans) {
   GuardLimits limits;
   for (const PlanFromStep& plan : plans) {
     for (const CompressionPlan::Class& row : plan.plan.classes) {
-      if (is_guarded(row)) {
+      if (row.reason.starts_with(kMark)) {
         limits[row.members] = row.codec;
       }
     }

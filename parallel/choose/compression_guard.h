@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -42,10 +41,7 @@ struct GuardedPlan {
 // off. What is chosen afterwards is to lose no more.
 using GuardLimits = std::map<schedule::TransferClass, std::optional<CodecSetting>>;
 
-[[nodiscard]] GuardLimits guard_limits(std::span<const PlanFromStep> plans);
-
-// Whether a guard has decided what the class has.
-[[nodiscard]] bool is_guarded(const CompressionPlan::Class& row);
+[[nodiscard]] GuardLimits guard_limits(const PlanHistory& plans);
 
 // `found` was measured in `step`. Absent where nothing changes; a class whose codec has changed
 // since that step waits for the next sample. Comes into force kStepsToChange steps later, and

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -37,9 +36,6 @@ using schedule::TransferClass;
 
 constexpr double kMilliseconds = 1e3;
 constexpr std::string_view kPolicyMark = "policy critical_path";  // how its reasons begin
-// How those of plans go on that nothing was measured for.
-constexpr std::string_view kEarlyMark = ", before steps are measured";
-constexpr std::string_view kWarmUpMark = ": warm-up steps";
 // Slack that is worth a word.
 constexpr Seconds kHidden{1e-6};
 
@@ -395,29 +391,9 @@ CompressionPlan early_plan(const CompressConfig& config,
     if (certain.classes[i].codec) {
       row = certain.classes[i];
     }
-    row.reason.insert(kPolicyMark.size(), kEarlyMark);
+    row.reason.insert(kPolicyMark.size(), ", before steps are measured");
   }
   return plan;
-}
-
-bool is_of_policy(const CompressionPlan::Class& row) {
-  return row.reason.starts_with(kPolicyMark);
-}
-
-bool precedes_measuring(const PlanFromStep& plan) {
-  return std::ranges::all_of(plan.plan.classes, [](const CompressionPlan::Class& row) {
-    if (!is_of_policy(row)) {
-      return false;
-    }
-    const std::string_view rest = std::string_view(row.reason).substr(kPolicyMark.size());
-    return rest.starts_with(kEarlyMark) || rest.starts_with(kWarmUpMark);
-  });
-}
-
-bool is_of_policy_or_guard(const PlanFromStep& plan) {
-  return std::ranges::all_of(plan.plan.classes, [](const CompressionPlan::Class& row) {
-    return is_of_policy(row) || is_guarded(row);
-  });
 }
 
 }  // namespace
@@ -459,7 +435,7 @@ PlanHistory plans_before_measuring(const CompressConfig& config,
     PlanFromStep& plain = plans.emplace_back();
     for (const TransferClass& members : planned_classes(config, job)) {
       plain.plan.classes.push_back(
-          {.members = members, .reason = fmt::format("{}{}", kPolicyMark, kWarmUpMark)});
+          {.members = members, .reason = fmt::format("{}: warm-up steps", kPolicyMark)});
     }
   }
   plans.push_back(
@@ -468,21 +444,10 @@ PlanHistory plans_before_measuring(const CompressConfig& config,
 }
 
 bool begins_critical_path(const PlanHistory& plans) {
-  return !plans.empty() && std::ranges::all_of(plans.front().plan.classes, is_of_policy);
-}
-
-std::span<const PlanFromStep> plans_of_critical_path(const PlanHistory& plans) {
-  for (std::size_t i = plans.size(); i > 0 && is_of_policy_or_guard(plans[i - 1]); --i) {
-    const std::size_t row = i - 1;
-    // Warm-up steps come before the first codecs.
-    const bool begins = row == 0
-                            ? begins_critical_path(plans)
-                            : precedes_measuring(plans[row]) && !precedes_measuring(plans[row - 1]);
-    if (begins) {
-      return std::span(plans).subspan(row);
-    }
-  }
-  return {};
+  return !plans.empty() &&
+         std::ranges::all_of(plans.front().plan.classes, [](const CompressionPlan::Class& row) {
+           return row.reason.starts_with(kPolicyMark);
+         });
 }
 
 std::map<Site, double> max_errors_of(const CompressConfig& config) {

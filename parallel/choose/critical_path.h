@@ -1,7 +1,6 @@
 #pragma once
 
 #include <map>
-#include <span>
 #include <vector>
 
 #include "compress/codec_measurement.h"
@@ -48,11 +47,6 @@ struct CriticalPathPlan {
 
 // Whether a history was begun by this policy.
 [[nodiscard]] bool begins_critical_path(const PlanHistory& plans);
-
-// Returns the last plans of a history, from the one with which this policy began (in a resumed run
-// perhaps behind plans of another one), as far as choices and guards made all that follow; none if
-// something else made the last plan.
-[[nodiscard]] std::span<const PlanFromStep> plans_of_critical_path(const PlanHistory& plans);
 
 // The guard's bounds.
 [[nodiscard]] std::map<schedule::Site, double> max_errors_of(const CompressConfig& config);

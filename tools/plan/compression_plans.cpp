@@ -2,9 +2,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <functional>
-#include <iterator>
-#include <span>
 #include <utility>
 #include <vector>
 
@@ -14,7 +11,6 @@
 #include "core/comm/links/cluster.h"
 #include "core/error.h"
 #include "core/file_errors.h"
-#include "parallel/choose/compression_guard.h"
 #include "parallel/choose/compression_policy.h"
 #include "parallel/choose/critical_path.h"
 #include "tools/plan/cost_file.h"
@@ -26,7 +22,7 @@ namespace {
 
 // Whether they have a codec that leaves things out on sums of passes, for which none is offered: it
 // was chosen for sums at a step's end, under another data strategy. Others go on.
-bool has_unoffered_codecs(std::span<const PlanFromStep> plans, const PlanJob& job) {
+bool has_unoffered_codecs(const PlanHistory& plans, const PlanJob& job) {
   const auto candidates = candidates_of(job.compress, job.mesh);
   const auto is_unoffered = [&](const CompressionPlan::Class& row) {
     const bool in_passes =
@@ -100,74 +96,6 @@ PlanHistory after_warmup(PlanHistory plans, int warmup_steps) {
   return plans;
 }
 
-// The plans of the steps from this one on.
-PlanHistory plans_from(const PlanHistory& plans, std::int64_t step) {
-  PlanHistory later{plan_at(plans, step)};
-  later.front().from_step = step;
-  std::ranges::copy_if(plans, std::back_inserter(later), [&](const PlanFromStep& row) {
-    return row.from_step > step;
-  });
-  return later;
-}
-
-// Whether a guard has made the next plan of the one before.
-bool is_guards(const PlanFromStep& before, const PlanFromStep& next) {
-  return std::ranges::equal(before.plan.classes,
-                            next.plan.classes,
-                            [](const CompressionPlan::Class& a, const CompressionPlan::Class& b) {
-                              return a == b || (a.members == b.members && is_guarded(b));
-                            });
-}
-
-// Whether plans are from this step on the config's, and behind them what a guard has made of these.
-bool follow_config_from(const PlanHistory& stored,
-                        const PlanHistory& of_config,
-                        std::int64_t step) {
-  const PlanHistory plans = plans_from(stored, step);
-  const PlanHistory given = plans_from(of_config, step);
-  if (plans.size() < given.size() || !std::equal(given.begin(), given.end(), plans.begin())) {
-    return false;
-  }
-  const auto last_given = plans.begin() + std::ssize(given) - 1;
-  return std::adjacent_find(last_given, plans.end(), std::not_fn(is_guards)) == plans.end();
-}
-
-// Whether they do so from some step on up to this one. Plans of other settings may stand before.
-bool follow_config(const PlanHistory& stored, const PlanHistory& of_config, std::int64_t step) {
-  const auto do_from = [&](const PlanFromStep& row) {
-    return row.from_step <= step && follow_config_from(stored, of_config, row.from_step);
-  };
-  return std::ranges::any_of(stored, do_from) || std::ranges::any_of(of_config, do_from);
-}
-
-// The config's plans from the step on that follows this one, behind those that were in force up to
-// it.
-PlanHistory changed_behind(std::int64_t step, PlanHistory before, const PlanHistory& of_config) {
-  std::erase_if(before, [&](const PlanFromStep& row) { return row.from_step > step; });
-  PlanHistory later = plans_from(of_config, step + 1);
-  if (later.front().plan == before.back().plan) {
-    later.erase(later.begin());
-  }
-  before.insert(before.end(), later.begin(), later.end());
-  return before;
-}
-
-// The same, where plans that were in force cannot be said in classes of this layout.
-PlanHistory changed_behind(std::int64_t step, const PlanHistory& of_config) {
-  const bool claims_codecs = std::ranges::any_of(of_config, [&](const PlanFromStep& row) {
-    return row.from_step <= step && row.plan.compresses_anything();
-  });
-  if (!claims_codecs) {
-    return of_config;
-  }
-  PlanFromStep plain = of_config.front();
-  for (CompressionPlan::Class& row : plain.plan.classes) {
-    row.codec.reset();
-    row.reason = "before the run was resumed with other classes";
-  }
-  return changed_behind(step, {std::move(plain)}, of_config);
-}
-
 // The layouts that a job may come to have: of strategies and groups that it leaves open. Whether
 // there are several groups counts, and not how large they are.
 std::vector<ParallelConfig> layouts_of(const PlanJob& job) {
@@ -238,37 +166,23 @@ void require_runnable(const PlanJob& job) {
   std::rethrow_exception(obstacle);
 }
 
-ResumedPlans resumed_plans(const PlanHistory& of_config,
-                           const CheckpointedPlans& checkpoint,
-                           const PlanJob& job) {
-  const std::int64_t step = checkpoint.step;
-  if (checkpoint.document.empty()) {
-    return {.stored = {.plans = of_config}};
-  }
-  if (!checkpoint.same_stages) {
-    return {.stored = {.plans = changed_behind(step, of_config)}, .go_on = false};
+StoredPlans resumed_plans(const PlanHistory& of_config,
+                          const std::string& document,
+                          const PlanJob& job) {
+  if (document.empty()) {
+    return {.plans = of_config};
   }
   const std::vector<schedule::TransferClass> classes = of_config.front().plan.members();
-  StoredPlans stored = read_plan_document(checkpoint.document, classes);
-  if (stored.plans.empty()) {  // older checkpoints have no history
-    return {.stored = {.plans = of_config}};
-  }
-  const bool fits =
-      std::ranges::all_of(stored.plans,
-                          [&](const PlanFromStep& row) { return row.plan.members() == classes; }) &&
-      misfit_of(stored.plans, job.mesh).empty();
-  if (!fits) {
-    return {.stored = {.plans = changed_behind(step, of_config)}, .go_on = false};
-  }
+  StoredPlans stored = read_plan_document(document, classes);
   // The plans of a file that is replayed may tell of critical_path, too, and they are what counts.
-  const std::span<const PlanFromStep> own = plans_of_critical_path(stored.plans);
-  const bool chosen = job.compress.policy == CompressionPolicy::critical_path && !own.empty() &&
-                      !has_unoffered_codecs(own, job);
-  if (chosen || follow_config(stored.plans, of_config, step)) {
-    return {.stored = std::move(stored)};
-  }
-  return {.stored = {.plans = changed_behind(step, std::move(stored.plans), of_config)},
-          .go_on = false};
+  const bool chosen = job.compress.policy == CompressionPolicy::critical_path &&
+                      begins_critical_path(stored.plans) &&
+                      stored.plans.front().plan.members() == classes &&
+                      !has_unoffered_codecs(stored.plans, job);
+  const bool guarded = stored.plans.size() > of_config.size() &&
+                       std::equal(of_config.begin(), of_config.end(), stored.plans.begin());
+  const bool continues = (chosen || guarded) && misfit_of(stored.plans, job.mesh).empty();
+  return continues ? stored : StoredPlans{.plans = of_config};
 }
 
 PlanHistory compression_plans(const PlanJob& job, const LinkSpeeds& links) {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <string>
 
 #include "parallel/plan/compression_plan_json.h"
@@ -34,26 +33,12 @@ void require_runnable(const PlanJob& job);
                                          const StepCosts& costs,
                                          const LinkSpeeds& links);
 
-// What a checkpoint says of its plans.
-struct CheckpointedPlans {
-  std::string document{};   // empty in older ones
-  std::int64_t step = 0;    // completed
-  bool same_stages = true;  // the run's are cut as the checkpoint's; else plans name other ones
-};
-
-// Plans of a resumed run, with what was in force in the steps before.
-struct ResumedPlans {
-  StoredPlans stored{};
-  bool go_on = true;  // else the config's begin with the first step that the resumed run trains
-};
-
-// Returns what a resumed run goes on with: the plans of the checkpoint where policy critical_path
-// made the last ones and still holds, whatever it would choose now, and where the last ones are the
-// config's and what a guard has made of them since. Else, and where codecs do not fit this layout,
-// the config's begin behind the steps that are completed: those keep the plans that they had, or,
-// where its classes are others, are said to be plain.
-[[nodiscard]] ResumedPlans resumed_plans(const PlanHistory& of_config,
-                                         const CheckpointedPlans& checkpoint,
-                                         const PlanJob& job);
+// Returns what a resumed run goes on with: the plans of the checkpoint's document where policy
+// critical_path made them and still holds, whatever it would choose now, and where they are the
+// config's and what a guard has made of them since; else, and where their codecs do not fit this
+// layout, the config's.
+[[nodiscard]] StoredPlans resumed_plans(const PlanHistory& of_config,
+                                        const std::string& document,
+                                        const PlanJob& job);
 
 }  // namespace slackline

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <span>
 #include <string>
 #include <utility>
 
@@ -56,11 +55,10 @@ void note_errors(const StepRecord& record, Channels& channels) {
 std::optional<MeasuredSteps> first_measured_steps(std::int64_t first_step,
                                                   std::int64_t warm_up,
                                                   const PlanHistory& plans) {
-  const std::span<const PlanFromStep> own = plans_of_critical_path(plans);
-  const auto chosen = std::ranges::find_if(own, [&](const PlanFromStep& plan) {
-    return plan.from_step >= std::max(own.front().from_step, warm_up + 1) + kFirstSteps;
+  const auto chosen = std::ranges::find_if(plans, [&](const PlanFromStep& plan) {
+    return plan.from_step >= warm_up + kFirstChosenStep;
   });
-  if (chosen == own.end()) {
+  if (chosen == plans.end()) {
     const std::int64_t first = std::max(first_step, warm_up + 1);
     return MeasuredSteps{.first = first, .last = first + kFirstSteps - 1, .at_once = true};
   }
@@ -250,14 +248,13 @@ void PlanKeeper::choose_plan() {
   std::string own;
   if (is_first_rank()) {
     const std::int64_t from_step = measurement_->last + (first ? 1 : kStepsToChange);
-    own = compression_plan_json(
-        {.from_step = std::max(from_step, plans.back().from_step + 1),
-         .plan = choose_critical_path(config_->compress,
-                                      config_->mesh_job(),
-                                      *costs_,
-                                      options_.links,
-                                      guard_limits(plans_of_critical_path(plans)))
-                     .plan});
+    own = compression_plan_json({.from_step = std::max(from_step, plans.back().from_step + 1),
+                                 .plan = choose_critical_path(config_->compress,
+                                                              config_->mesh_job(),
+                                                              *costs_,
+                                                              options_.links,
+                                                              guard_limits(plans))
+                                             .plan});
   }
   const PlanFromStep chosen =
       read_compression_plan(broadcast_text(*model_->groups().world, 0, own, "the chosen plan"));

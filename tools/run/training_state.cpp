@@ -104,15 +104,12 @@ void open_source(TrainConfig& config, bool resume, bool is_first_rank, TrainingS
   require_same_run(*start.checkpoint, config);
   start.step = start.checkpoint->step();
   start.skips = start.checkpoint->skips();
-  ResumedPlans resumed = reading(fmt::format("{}/{}", path, kManifestName), [&] {
-    return resumed_plans(start.compression.plans,
-                         {.document = start.checkpoint->documents().plan,
-                          .step = start.step,
-                          .same_stages = has_stages_of(*start.checkpoint, config)},
-                         plan_job(config));
-  });
-  start.compression = std::move(resumed.stored);
-  start.plans_go_on = resumed.go_on;
+  if (has_stages_of(*start.checkpoint, config)) {
+    start.compression = reading(fmt::format("{}/{}", path, kManifestName), [&] {
+      return resumed_plans(
+          start.compression.plans, start.checkpoint->documents().plan, plan_job(config));
+    });
+  }
   const std::string& rounds = start.checkpoint->documents().outer;
   reading_document(*start.checkpoint, "outer", [&] {
     const int workers = OuterLoop::workers_of(rounds);
@@ -305,8 +302,7 @@ void load_training_state(TrainingStart& start, MeshModel& model, OuterLoop* oute
     take_over_rounds(checkpoint, model, outer);
   }
   start.stored_compression = stored_compression_state(checkpoint);
-  // State is taken by name into the codecs that go on with it.
-  model.channels().put_in_force(start.plans_go_on ? start.step : start.step + 1);
+  model.channels().put_in_force(start.step);
   if (same_workers || (workers == 0 && outer == nullptr)) {
     start.taken_compression = load_compression_state(checkpoint, model, outer);
   }

@@ -33,7 +33,6 @@ struct TrainingStart {
   std::vector<MemberOrder> order{};     // of the training data, as the checkpoint stored it
   std::vector<std::string> contents{};  // of the training data; empty of an older checkpoint
   StoredPlans compression{};            // the config's, or what became of them
-  bool plans_go_on = true;              // else the config's begin behind the completed steps
   // Names of compression state: what the checkpoint has, and what this rank took of it.
   std::vector<std::string> stored_compression{};
   std::vector<std::string> taken_compression{};

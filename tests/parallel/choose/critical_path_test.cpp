@@ -380,19 +380,6 @@ TEST_CASE("before steps are measured, what waits for sure goes by 8-bit integers
   CHECK_FALSE(warm[0].plan.compresses_anything());
   CHECK(warm[1].from_step == 5);
   CHECK(warm[1].plan == slow[0].plan);
-
-  PlanHistory joined = {{.from_step = 1, .plan = slow[0].plan}};
-  joined[0].plan.classes[0].reason = "policy all";
-  CHECK(plans_of_critical_path(joined).empty());
-  joined.push_back({.from_step = 2, .plan = warm[0].plan});
-  joined.push_back({.from_step = 5, .plan = warm[1].plan});
-  joined.push_back(joined.back());
-  joined.back().from_step = 9;
-  joined.back().plan.classes[0].reason = "guard: from step 9";
-  REQUIRE(plans_of_critical_path(joined).size() == 3);
-  CHECK(plans_of_critical_path(joined).front().from_step == 2);
-  joined.push_back({.from_step = 20, .plan = joined[0].plan});
-  CHECK(plans_of_critical_path(joined).empty());
   // Neither integers nor bf16 are among this site's own candidates.
   CHECK_FALSE(early(1e5, R"({"policy": "critical_path",
       "data_gradient": {"codec": "low_rank", "rank": 2}})")[0]

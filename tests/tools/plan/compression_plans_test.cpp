@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
@@ -291,6 +292,111 @@ TEST_CASE("rows of a plan are read as strictly as a config") {
              Contains("embedding, stage 0, tail stands there twice"));
 }
 
+TEST_CASE("a checkpoint's plans of critical_path go on, whatever the config would choose now") {
+  const auto of_link = [](double bytes_per_second) {
+    const Cluster::Link link{.bytes_per_second = bytes_per_second};
+    return compression_plans(
+        job_of({"compress.policy=critical_path"}),
+        Cluster{.nodes = {{.count = 8, .devices = 1}}, .node_link = link, .network_link = link});
+  };
+  const PlanHistory slow = of_link(1e4);
+  const PlanHistory fast = of_link(1e12);
+  REQUIRE(slow != fast);
+  const PlanJob job = job_of({"compress.policy=critical_path"});
+  CodecErrors errors;
+  errors.note_trial({.members = slow[0].plan.classes[0].members,
+                     .codec = {.kind = CodecKind::cast},
+                     .relative_error = 0.001});
+  PlanHistory chosen = slow;
+  chosen.push_back({.from_step = 3, .plan = fast[0].plan});
+  for (const PlanHistory& plans : {slow, chosen}) {
+    const StoredPlans resumed =
+        resumed_plans(fast, plan_document(plans.back(), plans, errors), job);
+    CHECK(resumed.plans == plans);
+    CHECK(resumed.errors == errors);
+  }
+  // Plans of another policy, or of another layout, do not go on.
+  const PlanJob without = job_of({});
+  const PlanHistory none = compression_plans(without);
+  CHECK(resumed_plans(none, plan_document(chosen.back(), chosen, errors), without).plans == none);
+  CHECK(resumed_plans(fast, plan_document(none.back(), none, {}), job).plans == fast);
+  const PlanHistory other =
+      compression_plans(job_of({"compress.policy=critical_path", "parallel.pipeline=2"}));
+  CHECK(resumed_plans(other, plan_document(chosen.back(), chosen, errors), job).plans == other);
+  CHECK(resumed_plans(fast, "", job).plans == fast);
+}
+
+TEST_CASE("a plan that is edited and replayed counts, not the one that critical_path had chosen") {
+  const PlanJob job = job_of({"compress.policy=critical_path"});
+  PlanHistory chosen = compression_plans(job);
+  chosen.push_back({.from_step = 3, .plan = chosen.back().plan});
+  chosen.back().plan.classes[0].codec = CodecSetting{.kind = CodecKind::cast};
+  const std::string document = plan_document(chosen.back(), chosen, {});
+  PlanHistory edited = chosen;
+  edited.back().plan.classes[0].codec = CodecSetting{.kind = CodecKind::quantize, .bits = 8};
+  const PlanJob replay = job_of({"compress.policy=replay", "compress.plan=edited.json"});
+  CHECK(resumed_plans(edited, document, replay).plans == edited);
+  CHECK(resumed_plans(compression_plans(job), document, job).plans == chosen);
+}
+
+TEST_CASE("a chosen plan goes on where the data strategy leaves its codecs a choice") {
+  const PlanJob job = job_of({"compress.policy=critical_path"});
+  PlanHistory chosen = compression_plans(job);
+  chosen.push_back({.from_step = 3, .plan = chosen.back().plan});
+  constexpr ErrorFeedback kOwed = ErrorFeedback::immediate;
+  const CodecSetting cast{.kind = CodecKind::cast, .error_feedback = kOwed};
+  const CodecSetting low_rank{.error_feedback = kOwed, .rank = 8, .factors = DType::bf16};
+  const auto [site, codec, goes_on] = GENERATE_COPY(table<schedule::Site, CodecSetting, bool>(
+      {{schedule::Site::data_gradient, cast, true},
+       {schedule::Site::data_gradient, low_rank, false},  // of no pass by default
+       {schedule::Site::embedding, cast, false}}));       // no codec sits on it in passes
+  for (CompressionPlan::Class& row : chosen.back().plan.classes) {
+    if (row.members.site == site) {
+      row.codec = codec;
+    }
+  }
+  const std::string document = plan_document(chosen.back(), chosen, {});
+  CHECK(resumed_plans(compression_plans(job), document, job).plans == chosen);
+  for (const char* strategy : {"zero2", "zero3"}) {
+    const PlanJob apart = job_of(
+        {"compress.policy=critical_path", std::string("parallel.data_strategy=") + strategy});
+    const PlanHistory anew = compression_plans(apart);
+    REQUIRE(anew.front().plan.members() == chosen.front().plan.members());
+    CHECK(resumed_plans(anew, document, apart).plans == (goes_on ? chosen : anew));
+  }
+}
+
+TEST_CASE("a checkpoint's history that is out of order is refused") {
+  const PlanJob job = job_of({"compress.policy=critical_path"});
+  const PlanHistory own = compression_plans(job);
+  PlanHistory later = own;
+  later.push_back({.from_step = 1, .plan = own.back().plan});
+  CHECK_THROWS_WITH(resumed_plans(own, plan_document(own.back(), later, {}), job),
+                    Contains("in order of from_step"));
+  later.erase(later.begin(), std::prev(later.end()));
+  later.front().from_step = 5;
+  CHECK_THROWS_WITH(resumed_plans(own, plan_document(own.back(), later, {}), job),
+                    Contains("the first from step 1"));
+}
+
+TEST_CASE("a chosen plan goes on in passes, whatever candidates there are now") {
+  const auto of_bits = [](int bits) {
+    return job_of({"parallel.data_strategy=zero2",
+                   fmt::format(R"(compress={{"policy": "critical_path", "data_gradient":
+                               {{"candidates": [{{"codec": "quantize", "bits": {}}}]}}}})",
+                               bits)});
+  };
+  PlanHistory chosen = compression_plans(of_bits(4));
+  chosen.push_back({.from_step = 3, .plan = chosen.back().plan});
+  for (CompressionPlan::Class& row : chosen.back().plan.classes) {
+    if (row.members.site == schedule::Site::data_gradient) {
+      row.codec = CodecSetting{.kind = CodecKind::quantize, .bits = 4};
+    }
+  }
+  const PlanHistory now = compression_plans(of_bits(8));
+  CHECK(resumed_plans(now, plan_document(chosen.back(), chosen, {}), of_bits(8)).plans == chosen);
+}
+
 TEST_CASE("transfers within passes have no seconds of their own in a plan") {
   Cluster links{.nodes = {{.count = 4, .devices = 1}}};
   links.network_link.bytes_per_second = 1e6;
@@ -315,6 +421,37 @@ TEST_CASE("transfers within passes have no seconds of their own in a plan") {
   const std::string text = plan_text(plan);
   const std::string line = text.substr(text.find("parameter_gather  0     steady"));
   CHECK_THAT(line.substr(0, line.find('\n')), Contains("           -           - "));
+}
+
+TEST_CASE("a plan in units of moments does not go on where ranks share out the moments") {
+  const std::vector<std::string> policy = {"compress.policy=critical_path", "parallel.data=2"};
+  const PlanJob job = job_of(policy);
+  PlanHistory chosen = compression_plans(job);
+  chosen.push_back({.from_step = 3, .plan = chosen.back().plan});
+  for (CompressionPlan::Class& row : chosen.back().plan.classes) {
+    if (row.members.site == schedule::Site::data_gradient) {
+      row.codec = {.kind = CodecKind::quantize, .bits = 2, .units = Units::moments};
+    }
+  }
+  const std::string document = plan_document(chosen.back(), chosen, {});
+  CHECK(resumed_plans(compression_plans(job), document, job).plans == chosen);
+  const PlanJob sharded =
+      job_of({"compress.policy=critical_path", "parallel.data=2", "parallel.data_strategy=zero1"});
+  const PlanHistory anew = compression_plans(sharded);
+  CHECK(resumed_plans(anew, document, sharded).plans == anew);
+}
+
+TEST_CASE("plans that a guard has changed go on as long as the config makes what they began with") {
+  const PlanJob job = job_of({"compress.policy=optimus_cc"});
+  const PlanHistory begun = compression_plans(job);
+  PlanHistory guarded = begun;
+  guarded.push_back({.from_step = 9, .plan = begun.back().plan});
+  guarded.back().plan.classes[0].reason = "guard: from step 9";
+  const std::string document = plan_document(guarded.back(), guarded, {});
+  CHECK(resumed_plans(begun, document, job).plans == guarded);
+  const PlanHistory changed =
+      compression_plans(job_of({"compress.policy=optimus_cc", "compress.stages=1"}));
+  CHECK(resumed_plans(changed, document, job).plans == changed);
 }
 
 }  // namespace slackline

@@ -6,7 +6,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -15,7 +14,6 @@
 #include "core/file_io.h"
 #include "tests/support/catch.h"
 #include "tests/support/ended.h"
-#include "tests/tools/run/metrics_lines.h"
 #include "tests/tools/run/training_run.h"
 
 namespace slackline {
@@ -213,37 +211,6 @@ TEST_CASE("a run measures its codecs, for its cost file and its plan") {
     INFO(row);
     CHECK(row["codec"].is_null() == row["encode_seconds"].is_null());
     CHECK(row["codec"].is_null() == row["decode_seconds"].is_null());
-  }
-}
-
-TEST_CASE("a resume with another section leaves the plan of the steps before as it was") {
-  const TrainingRun run;
-  const auto codes = [](const Json& plan) {
-    return std::ranges::any_of(plan["classes"],
-                               [](const Json& row) { return !row["codec"].is_null(); });
-  };
-  const std::vector<std::string> none = {R"(compress={"policy": "none"})"};
-  const std::vector<std::string> resume = with(kRanks, {"--resume"});
-  require_done(run.train(with(kMesh, with(kCodecs, {"run.steps=3"})), kRanks));
-  require_done(run.train(with(kMesh, with(none, {"run.steps=4"})), resume));
-  require_done(run.train(with(kMesh, with(none, {"run.steps=5"})), resume));
-  const Json saved = Json::parse(read_file(run.checkpoint(5) + "/manifest.json"))["plan"];
-  CHECK(saved["from_step"] == 4);
-  CHECK_FALSE(codes(saved));
-  REQUIRE(saved["history"].size() == 2);
-  CHECK(codes(saved["history"][0]));
-  // A guard looks at codecs that begin behind plain steps once they have settled.
-  require_done(run.train(
-      with(kMesh, with(kCodecs, {"run.steps=9", "compress.guard.max_error=100"})), resume));
-  const Json plans = Json::parse(read_file(run.run_dir() + "/plan.json"));
-  std::vector<std::pair<int, bool>> rows;
-  for (const Json& plan : plans) {
-    rows.emplace_back(plan["from_step"].get<int>(), codes(plan));
-  }
-  CHECK(rows == std::vector<std::pair<int, bool>>{{1, true}, {4, false}, {6, true}});
-  for (const Json& line : step_lines(run.run_dir())) {
-    INFO(line["step"]);
-    CHECK(line.contains("compression") == (line["step"] == 9));
   }
 }
 

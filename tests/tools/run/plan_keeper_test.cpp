@@ -58,28 +58,4 @@ TEST_CASE("steps that are measured to be told are of one plan") {
   CHECK(told(20, {1, 6}) == Steps{21, 25});
 }
 
-TEST_CASE("steps are measured anew where the policy begins behind another one's plans") {
-  const auto row = [](std::int64_t from_step, const char* reason) {
-    PlanFromStep plan{.from_step = from_step};
-    plan.plan.classes.push_back({.reason = reason});
-    return plan;
-  };
-  const auto steps = [](std::int64_t first_step, std::int64_t warm_up, const PlanHistory& plans) {
-    const std::optional<MeasuredSteps> found = first_measured_steps(first_step, warm_up, plans);
-    return found ? std::pair(found->first, found->last) : std::pair<std::int64_t, std::int64_t>();
-  };
-  using Steps = std::pair<std::int64_t, std::int64_t>;
-  PlanHistory plans = {row(1, "policy all"),
-                       row(501, "policy critical_path, before steps are measured: cast")};
-  CHECK(steps(501, 0, plans) == Steps{501, 502});
-  CHECK(steps(502, 0, plans) == Steps{502, 503});
-  plans.push_back(row(503, "policy critical_path: hidden by 1 ms, left plain"));
-  CHECK(steps(506, 0, plans) == Steps{507, 510});
-  CHECK(steps(508, 0, plans) == Steps{});
-  const PlanHistory warm = {row(1, "policy all"),
-                            row(4, "policy critical_path: warm-up steps"),
-                            row(11, "policy critical_path, before steps are measured: cast")};
-  CHECK(steps(4, 10, warm) == Steps{11, 12});
-}
-
 }  // namespace slackline
