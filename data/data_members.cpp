@@ -98,14 +98,11 @@ std::uint64_t tokens_of(const DataMember& member) {
   return member.file->sequence_start(end) - member.file->sequence_start(member.first_sequence);
 }
 
-std::string contents_of(const DataMember& member) {
-  constexpr std::uint64_t kRun = 4096;  // tokens
-  constexpr std::uint64_t kNumRuns = 256;
+std::string contents_of(const DataMember& member, std::span<const std::uint32_t> lengths) {
+  constexpr std::uint64_t kRun = 16384;  // tokens: few runs, since each may wait for a far disk
+  constexpr std::uint64_t kNumRuns = 64;
   Xxh3 hash;
-  for (std::uint64_t s = 0; s < member.num_sequences; ++s) {
-    const std::uint64_t length = member.file->sequence_length(member.first_sequence + s);
-    hash.update(std::as_bytes(std::span(&length, 1)));
-  }
+  hash.update(std::as_bytes(lengths));
   const std::uint64_t start = member.file->sequence_start(member.first_sequence);
   const std::uint64_t tokens = tokens_of(member);
   const bool is_whole = tokens <= kNumRuns * kRun;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,11 +39,12 @@ struct DataMembers {
 
 [[nodiscard]] std::uint64_t tokens_of(const DataMember& member);
 
-// The number of the member's sequences and a hash of their lengths and tokens, as a short text by
-// which a run that goes on knows its data again. It does not depend on path, times or format. Of
-// more than 2^20 tokens the hash takes 256 runs of 4096, evenly spread, the first and the last
-// among them.
-[[nodiscard]] std::string contents_of(const DataMember& member);
+// Returns the number of the member's sequences and a hash of their lengths, which are given, and of
+// their tokens, as a short text by which a run that goes on knows its data again. It does not
+// depend on path, times or format. Of more than 2^20 tokens the hash takes 64 runs of 16,384,
+// evenly spread, the first and the last among them.
+[[nodiscard]] std::string contents_of(const DataMember& member,
+                                      std::span<const std::uint32_t> lengths);
 
 // Throws FileError for a part that is shorter than a sample of `sequence` + 1 tokens.
 void require_one_sample(const DataMember& member, std::int64_t sequence);

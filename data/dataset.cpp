@@ -6,6 +6,7 @@
 
 #include "core/check.h"
 #include "core/error.h"
+#include "core/shown_text.h"
 
 namespace slackline {
 namespace {
@@ -81,8 +82,8 @@ Dataset::Dataset(std::vector<DataMember> members, const DatasetOptions& options)
   for (std::size_t m = 0; m < members.size(); ++m) {
     Member& member = members_.emplace_back();
     member.data = std::move(members[m]);
-    member.contents = contents_of(member.data);
     const std::vector<std::uint32_t> lengths = lengths_of(member.data);
+    member.contents = contents_of(member.data, lengths);
     member.state = {static_cast<std::int64_t>(tokens_of(member.data))};
     if (!options_.stored.empty()) {
       require_stored_data(m);
@@ -142,7 +143,7 @@ void Dataset::require_stored_data(std::size_t m) const {
                     member.data.split,
                     path,
                     member.state.front(),
-                    options_.stored_contents[m],
+                    shown_value(options_.stored_contents[m]),
                     member.contents));
   }
 }

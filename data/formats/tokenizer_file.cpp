@@ -221,13 +221,19 @@ void read_gpt2_settings(const std::string& directory, ByteLevelVocabulary& vocab
   }
 }
 
-// Throws FileError where files beside vocab.json and merges.txt name other tokens than theirs.
-void require_no_other_tokens(const std::string& directory) {
+// Throws FileError where added_tokens.json beside vocab.json, or an end of text, names other tokens
+// than vocab.json does.
+void require_no_other_tokens(const std::string& directory, const std::vector<std::string>& tokens) {
   const std::string added = directory + "/added_tokens.json";
   if (path_exists(added)) {
-    const auto tokens = parse_strict_object(read_file(added), added);
-    for (const auto& entry : tokens.items()) {
-      require_end_of_text(added, entry.key());
+    const auto ids = parse_strict_object(read_file(added), added);
+    for (const auto& entry : ids.items()) {
+      const bool is_known = entry.value().is_number_unsigned() &&
+                            entry.value().get<std::size_t>() < tokens.size() &&
+                            tokens[entry.value().get<std::size_t>()] == entry.key();
+      if (!is_known) {
+        require_end_of_text(added, entry.key());
+      }
     }
   }
   for (const char* name : {"special_tokens_map.json", "tokenizer_config.json"}) {
@@ -282,11 +288,11 @@ std::string tokenizer_path(const std::string& prefix) {
 
 std::unique_ptr<Tokenizer> load_gpt2_tokenizer(const std::string& directory,
                                                SpecialTokens special_tokens) {
-  require_no_other_tokens(directory);
   const std::string path = directory + "/vocab.json";
   ByteLevelVocabulary vocabulary{
       .tokens = tokens_by_id(parse_strict_object(read_file(path), path), path),
       .merges = read_merges(directory + "/merges.txt")};
+  require_no_other_tokens(directory, vocabulary.tokens);
   add_gpt2_special(vocabulary);
   read_gpt2_settings(directory, vocabulary);
   vocabulary.special_tokens = special_tokens;

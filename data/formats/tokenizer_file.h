@@ -35,9 +35,8 @@ namespace slackline {
 
 // GPT-2's two files, vocab.json and merges.txt, in `directory`, with "add_prefix_space" of
 // tokenizer_config.json. Logs a warning where "add_bos_token" there asks for a beginning-of-text
-// token, which is passed over. Throws FileError also where added_tokens.json,
-// special_tokens_map.json or tokenizer_config.json say that the tokenizer has other tokens, or
-// another end-of-text than GPT-2's.
+// token, which is passed over. Throws FileError also where added_tokens.json names other tokens, or
+// special_tokens_map.json or tokenizer_config.json another end-of-text than GPT-2's.
 [[nodiscard]] std::unique_ptr<Tokenizer> load_gpt2_tokenizer(
     const std::string& directory, SpecialTokens special_tokens = SpecialTokens::as_text);
 

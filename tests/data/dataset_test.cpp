@@ -220,8 +220,10 @@ TEST_CASE("contents of a large file are known by its first and last tokens too")
     writer.end_document();
     writer.commit_tokens();
     writer.commit_index();
+    const std::vector<std::uint32_t> lengths = {static_cast<std::uint32_t>(tokens.size())};
     return contents_of(
-        open_data({.train = {{.path = directory.file(name)}}}, 60000, kSequence).train.at(0));
+        open_data({.train = {{.path = directory.file(name)}}}, 60000, kSequence).train.at(0),
+        lengths);
   };
   const std::string same = contents("same", 0, 0);
   REQUIRE(contents("copy", 0, 0) == same);

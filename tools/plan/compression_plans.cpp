@@ -179,7 +179,8 @@ StoredPlans resumed_plans(const PlanHistory& of_config,
                       begins_critical_path(stored.plans) &&
                       stored.plans.front().plan.members() == classes &&
                       !has_unoffered_codecs(stored.plans, job);
-  const bool guarded = stored.plans.size() > of_config.size() &&
+  const bool guarded = job.compress.policy != CompressionPolicy::replay &&
+                       stored.plans.size() > of_config.size() &&
                        std::equal(of_config.begin(), of_config.end(), stored.plans.begin());
   const bool continues = (chosen || guarded) && misfit_of(stored.plans, job.mesh).empty();
   return continues ? stored : StoredPlans{.plans = of_config};

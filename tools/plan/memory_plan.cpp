@@ -255,10 +255,15 @@ std::vector<NodeShare> node_shares(const ParallelConfig& parallel, const LinkSpe
   for (const int node : nodes) {
     ++ranks_of_nodes[node];
   }
+  std::map<int, int> threads;  // by how many ranks a node has; asked of the system
   std::vector<NodeShare> shares;
   shares.reserve(nodes.size());
   for (const int node : nodes) {
-    shares.push_back({.node = node, .num_threads = default_num_threads(ranks_of_nodes[node])});
+    const auto [found, is_new] = threads.try_emplace(ranks_of_nodes[node]);
+    if (is_new) {
+      found->second = default_num_threads(found->first);
+    }
+    shares.push_back({.node = node, .num_threads = found->second});
   }
   return shares;
 }

@@ -70,13 +70,15 @@ std::optional<MeasuredSteps> first_measured_steps(std::int64_t first_step,
 }
 
 // The first step of a process is slower, and so is that of a plan, in which codecs begin.
-MeasuredSteps told_steps(std::int64_t first_step, const PlanHistory& plans) {
+MeasuredSteps told_steps(std::int64_t first_step,
+                         std::int64_t last_step,
+                         const PlanHistory& plans) {
   const auto behind = [](std::int64_t step) {
     return MeasuredSteps{.first = step + 1, .last = step + kToldSteps};
   };
   MeasuredSteps steps = behind(first_step);
   for (const PlanFromStep& plan : plans) {
-    if (steps.has(plan.from_step)) {
+    if (steps.has(plan.from_step) && behind(plan.from_step).last <= last_step) {
       steps = behind(plan.from_step);
     }
   }
@@ -100,7 +102,7 @@ PlanKeeper::PlanKeeper(const TrainConfig& config,
     watched_from_ = plans.back().from_step;
   }
   if (!measurement_) {
-    told_ = told_steps(options.first_step, model.channels().plans());
+    told_ = told_steps(options.first_step, config.run.steps, model.channels().plans());
   }
 }
 

@@ -21,8 +21,11 @@ namespace slackline {
                                                                 const PlanHistory& plans);
 
 // Returns the steps that a process measures where nothing is chosen by their costs: of one plan, as
-// far as the plans are known. Where another one comes into force meanwhile, they are of that.
-[[nodiscard]] MeasuredSteps told_steps(std::int64_t first_step, const PlanHistory& plans);
+// far as the plans are known. Where another one comes into force meanwhile, they are of that if
+// there are enough of it until the run's last step.
+[[nodiscard]] MeasuredSteps told_steps(std::int64_t first_step,
+                                       std::int64_t last_step,
+                                       const PlanHistory& plans);
 
 // Changes the compression plan of a run as its steps go, and keeps the files that say what the plan
 // is and by which costs. Nothing else changes or writes them once a run has started.

@@ -336,6 +336,8 @@ TEST_CASE("a plan that is edited and replayed counts, not the one that critical_
   edited.back().plan.classes[0].codec = CodecSetting{.kind = CodecKind::quantize, .bits = 8};
   const PlanJob replay = job_of({"compress.policy=replay", "compress.plan=edited.json"});
   CHECK(resumed_plans(edited, document, replay).plans == edited);
+  const PlanHistory shortened = {chosen.front()};
+  CHECK(resumed_plans(shortened, document, replay).plans == shortened);
   CHECK(resumed_plans(compression_plans(job), document, job).plans == chosen);
 }
 

@@ -39,12 +39,15 @@ TEST_CASE("a process measures two steps for its first plan, and some under that 
 
 TEST_CASE("steps that are measured to be told are of one plan") {
   using Steps = std::pair<std::int64_t, std::int64_t>;
-  const auto told = [](std::int64_t first_step, const std::vector<std::int64_t>& plans_from) {
+  constexpr std::int64_t kLastStep = 100;
+  const auto told = [](std::int64_t first_step,
+                       const std::vector<std::int64_t>& plans_from,
+                       std::int64_t last_step = kLastStep) {
     PlanHistory plans;
     for (const std::int64_t from_step : plans_from) {
       plans.push_back({.from_step = from_step});
     }
-    const MeasuredSteps steps = told_steps(first_step, plans);
+    const MeasuredSteps steps = told_steps(first_step, last_step, plans);
     return Steps(steps.first, steps.last);
   };
   CHECK(told(1, {}) == Steps{2, 6});
@@ -56,6 +59,9 @@ TEST_CASE("steps that are measured to be told are of one plan") {
   CHECK(told(1, {1, 4, 8}) == Steps{9, 13});
   CHECK(told(6, {1, 6}) == Steps{7, 11});
   CHECK(told(20, {1, 6}) == Steps{21, 25});
+  // A run that ends before there are enough of the later plan tells of what it has.
+  CHECK(told(1, {1, 4}, 9) == Steps{5, 9});
+  CHECK(told(1, {1, 4}, 8) == Steps{2, 6});
 }
 
 }  // namespace slackline

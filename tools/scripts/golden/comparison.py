@@ -117,10 +117,9 @@ def compare_checkpoints(a, b, differences, fields):
         for part in MANIFEST_PARTS:
             pair = [manifest.get(part) for manifest in manifests]
             if all(isinstance(document, dict) for document in pair):
-                only_in_one = pair[0].keys() ^ pair[1].keys()
-                fields.update(f"{part}.{key}" for key in only_in_one)
-                pair = [{key: value for key, value in document.items() if key not in only_in_one}
-                        for document in pair]
+                added = pair[1].keys() - pair[0].keys()
+                fields.update(f"{part}.{key}" for key in added)
+                pair[1] = {key: value for key, value in pair[1].items() if key not in added}
             if pair[0] != pair[1]:
                 differences.append(Difference(f"{a.name}: {part} of the manifest", step, *[
                     json.dumps(document)[:200] for document in pair]))
