@@ -215,7 +215,7 @@ class OuterLoop {
   // Notes how many elements of the momentum the bound of each holds.
   void note_clipped();
   // Returns what the momentum that this step makes is to be multiplied with, so that it is no
-  // longer than the norm that is allowed, and notes whether that holds it.
+  // longer than the norm that is allowed; 1 where none is.
   double shrink_of(const OuterStep& move, const std::vector<double>& divisors);
   // Puts leads where the step to come should move the anchor (docs/outer.md, "Eager rounds").
   void take_leads(std::int64_t step);

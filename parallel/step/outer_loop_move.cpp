@@ -35,6 +35,9 @@ std::vector<double> OuterLoop::penalties() const {
 }
 
 double OuterLoop::shrink_of(const OuterStep& move, const std::vector<double>& divisors) {
+  if (config_.clip_kind != OuterClip::norm) {
+    return 1.0;
+  }
   OuterStep plain = move;  // which moves anchors by the momentum
   plain.nesterov = false;
   double sum = sum_of(memory_.squares_of_changes(plain, divisors));
@@ -43,7 +46,6 @@ double OuterLoop::shrink_of(const OuterStep& move, const std::vector<double>& di
   // How ranks hold tensors shows in the last bits of a sum of doubles. Rounding to float drops
   // them.
   const double norm = static_cast<float>(std::sqrt(sum));
-  clipped_ = norm > config_.clip ? 1.0 : 0.0;
   return norm > config_.clip ? config_.clip / norm : 1.0;
 }
 
@@ -81,11 +83,13 @@ OuterStep OuterLoop::step_of(std::int64_t step) const {
 }
 
 // The step is of the momentum that there is, and of so much of this worker's difference as it takes
-// for everybody's. A clip by norm, which takes all ranks, is left out.
+// for everybody's.
 void OuterLoop::take_leads(std::int64_t step) {
+  const std::vector<double> divisors = penalties();
   OuterStep ahead = step_of(step);
   ahead.scale *= groups_->num_workers() * config_.lead;
-  memory_.take_leads(ahead, penalties());
+  ahead.shrink = shrink_of(ahead, divisors);
+  memory_.take_leads(ahead, divisors);
 }
 
 void OuterLoop::move_anchor(std::int64_t step, OuterWrites writes, double mix) {
@@ -94,9 +98,7 @@ void OuterLoop::move_anchor(std::int64_t step, OuterWrites writes, double mix) {
   move.writes = writes;
   const std::vector<double> divisors = penalties();
   largest_penalty_ = *std::ranges::max_element(divisors);
-  if (config_.clip_kind == OuterClip::norm) {
-    move.shrink = shrink_of(move, divisors);
-  }
+  move.shrink = shrink_of(move, divisors);
   // Without Nesterov's an anchor moves along the momentum, which is there afterwards.
   if (config_.measures_moves() && config_.nesterov) {
     moved_squares_ = memory_.squares_of_changes(move, divisors);
@@ -110,6 +112,8 @@ void OuterLoop::move_anchor(std::int64_t step, OuterWrites writes, double mix) {
   }
   if (config_.clip_kind == OuterClip::element) {
     note_clipped();
+  } else {
+    clipped_ = move.shrink < 1.0 ? 1.0 : 0.0;
   }
 }
 

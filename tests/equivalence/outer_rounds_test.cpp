@@ -426,8 +426,8 @@ const std::vector<std::string>& settings() {
       R"({"method": "co2", "period": 2, "penalty": "gap", "momentum": 0.5, "reach": "measured"})",
       R"({"method": "co2", "period": 2, "penalty": "gap_per_tensor", "reach": "measured"})",
       R"({"method": "co2", "period": 3, "penalty": "gap", "eager": true, "reach": "measured"})",
-      R"({"method": "co2", "period": 1, "nesterov": true, "clip": 0.02, "clip_kind": "norm"})",
-      R"({"method": "co2", "period": 2, "eager": true, "clip": 1000, "clip_kind": "norm"})",
+      R"({"method": "co2", "period": 1, "nesterov": true, "momentum": 0.5, "clip": 0.1, "clip_kind": "norm"})",
+      R"({"method": "co2", "period": 2, "eager": true, "clip": 0.05, "clip_kind": "norm"})",
       R"({"method": "co2", "period": 1, "penalty": "gap", "eager": true})",
       R"({"method": "co2", "period": 1, "penalty": "gap_per_tensor", "nesterov": true})",
       R"({"method": "co2", "period": 1, "penalty": "gap", "nesterov": true, "clip": 0.0005})"};

@@ -39,10 +39,9 @@ TEST_CASE("a process measures two steps for its first plan, and some under that 
 
 TEST_CASE("steps that are measured to be told are of one plan") {
   using Steps = std::pair<std::int64_t, std::int64_t>;
-  constexpr std::int64_t kLastStep = 100;
   const auto told = [](std::int64_t first_step,
                        const std::vector<std::int64_t>& plans_from,
-                       std::int64_t last_step = kLastStep) {
+                       std::int64_t last_step = 100) {
     PlanHistory plans;
     for (const std::int64_t from_step : plans_from) {
       plans.push_back({.from_step = from_step});
