@@ -20,7 +20,7 @@ namespace {
 using Values = std::vector<float>;  // of all matrices of a sum
 
 const std::vector<MatrixShape> kShapes = {{7, 16}, {1, 16}, {12, 16}};
-constexpr std::size_t kElements = 20 * 16;
+constexpr std::size_t kElements = std::size_t{20} * 16;
 
 CodecSetting integers(int bits, ErrorFeedback feedback, SumWay way = SumWay::two_shot) {
   return {.kind = CodecKind::quantize,
