@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "compress/codec_bytes.h"
+#include "core/kernels/elementwise/elementwise.h"
 #include "core/tensor/host_tensor.h"
 
 namespace slackline {
@@ -319,9 +320,9 @@ void CompressedSum::add_frames(StreamView stream) {
   stream.synchronize();
 }
 
-// What is owed to a whole parameter is stored by the parameter's elements, what its codec learned
-// as tensor ranks' slices of one array; state of a part as an array of its own, named by the part
-// and the tensor rank: a run goes on with it where the same elements are added up, by however many
+// Debts to a whole parameter are stored by the parameter's elements, what its codec learned as
+// tensor ranks' slices of one array; state of a part as an array of its own, named by the part and
+// the tensor rank: a run goes on with it where the same elements are added up, by however many
 // groups. So are factors whose rank differs from tensor rank to tensor rank. What rounds owe to
 // parts is stored by elements too, so that any rank may take it over, unless their codec also
 // learns of the part.
@@ -367,6 +368,20 @@ void CompressedSum::add_state(const StateRanks& ranks, std::vector<ChannelState>
         place_by_rank(state, rank, size);
       }
     }
+  }
+}
+
+void copy_packed(StreamView stream,
+                 const std::vector<SummedPart>& parts,
+                 const Tensor& row,
+                 const Buffer& packed,
+                 Packing packing) {
+  std::size_t offset = 0;
+  for (const SummedPart& part : parts) {
+    const Tensor own = part.of(row);
+    const Tensor copy = packed.view(DType::f32, part.shape, offset);
+    packing == Packing::pack ? cast(stream, own, copy) : cast(stream, copy, own);
+    offset += copy.bytes();
   }
 }
 

@@ -87,4 +87,12 @@ class CompressedSum {
   CallTimes decode_times_{};
 };
 
+// Copies parts of a row of f32 to where they stand one behind the other, to travel plain beside
+// coded sums, or back.
+void copy_packed(StreamView stream,
+                 const std::vector<SummedPart>& parts,
+                 const Tensor& row,
+                 const Buffer& packed,
+                 Packing packing);
+
 }  // namespace slackline

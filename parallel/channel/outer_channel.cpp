@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "core/check.h"
-#include "parallel/channel/packed_parts.h"
 
 namespace slackline {
 

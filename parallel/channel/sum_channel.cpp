@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "parallel/channel/packed_parts.h"
-
 namespace slackline {
 
 void SumChannel::obey(const CompressionPlan& plan, const CodecMaker& maker) {

@@ -6,10 +6,12 @@
 
 #include "compress/codec.h"
 #include "core/tensor/buffer.h"
-#include "parallel/channel/packed_parts.h"
 #include "parallel/plan/owned_rows.h"
 
 namespace slackline {
+
+// Which way elements are copied between where they belong and where they travel.
+enum class Packing { pack, unpack };
 
 // A compressed sum of which each rank of a group adds up its own rows alone: cuts what a rank sends
 // into slices, and takes what it gets. Addends (of cast) are reduce-scattered; frames (of quantize)

@@ -66,7 +66,7 @@ RankRound plain_round_of(const std::vector<OuterShare>& shares, int workers, boo
   return own;
 }
 
-// Of shares that follow one another, all of the rank's or a fragment's.
+// Returns what is sent of shares that follow one another, all of the rank's or a fragment's.
 RankRound round_of(const std::vector<OuterShare>& shares,
                    const std::vector<OptimizerPiece>& pieces,
                    int workers,
@@ -76,7 +76,7 @@ RankRound round_of(const std::vector<OuterShare>& shares,
                     : plain_round_of(shares, workers, kind.updates_apart);
 }
 
-// What the ranks at this place in all workers send.
+// Returns what the ranks at this place in all workers send.
 std::size_t bytes_of(const RankRound& own, int workers) {
   std::size_t bytes = 0;
   for (const std::vector<CollectiveCall>& calls : own.calls) {

@@ -37,7 +37,7 @@ struct RoundEnd {
   std::vector<int> failed{};      // workers that train no further
   std::vector<int> not_finite{};  // workers whose difference is not: the round is left out
   double penalty = 1.0;           // what a late difference was divided by; the largest of tensors
-  // Of workers' weights from their mean, as they were last sent: RMS. NaN where the checkpoint that
+  // RMS of workers' weights from their mean, as they were last sent. NaN where the checkpoint that
   // a run goes on from has squares of what this run does not send.
   double distance = 0.0;
   std::int64_t period = 0;  // steps of the round that begins

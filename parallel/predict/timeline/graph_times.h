@@ -87,7 +87,7 @@ class GraphTimes {
   std::vector<Node> nodes_{};
   std::vector<Edge> edges_{};
   std::size_t num_ordered_;
-  // Of nodes without an order, where their successors begin in successors_, and the end.
+  // Where in successors_ those of each node without an order begin, and where the last one's end.
   std::vector<std::size_t> first_successor_;
   std::vector<int> successors_{};
   std::vector<int> num_before_;  // of them, how many each comes after

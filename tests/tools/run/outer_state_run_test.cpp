@@ -31,7 +31,7 @@ std::vector<float> values_of(Checkpoint& checkpoint, const std::string& name) {
   return values;
 }
 
-// Of the table.
+// Returns the table's.
 std::vector<float> momentum_of(const std::string& checkpoint) {
   Checkpoint opened(checkpoint);
   return values_of(opened, "outer/momentum/wte.weight");

@@ -33,8 +33,8 @@ using testing::require_refusal;
 
 constexpr double kForward = 0.010;  // seconds, of each stage
 constexpr double kBackward = 0.020;
-// Of every message, where codecs are slow: so long that the mean of a few messages, as many as a
-// run measures of a table, hides it when a busy machine wakes a rank late.
+// Slow codecs take so long for a message that the mean of a few messages, as many as a run measures
+// of a table, hides it when a busy machine wakes a rank late.
 constexpr double kEncode = 0.060;
 constexpr double kDecode = 0.020;
 

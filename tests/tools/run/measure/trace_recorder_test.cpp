@@ -90,7 +90,7 @@ TEST_CASE("a skipped step ends with its norm, and has no update") {
     AccountedStep skipped = step_of(3);
     skipped.times.norm_end += 0.25;
     skipped.times.updated = false;
-    // What is known of an update is of the step before.
+    // Its times of the update are those of the step before.
     skipped.times.update_begin = 2.5;
     skipped.times.update_end = 3.0;
     recorder.add(step_of(2));
