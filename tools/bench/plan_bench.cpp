@@ -74,7 +74,7 @@ void bench(int p, int m) {
   const Retiming retiming(schedule, costs, members);
   const std::vector<ClassCost> plain(members.size());
   ChosenCodecs chosen;
-  const ModelOf plain_model = [&](const Choices&) { return costs; };
+  const ModelOf plain_model = [&](const Choices&) -> const CostModel& { return costs; };
   const double search = median_ms([&] { chosen = search_codecs(schedule, plain_model, classes); });
   const double timeline = median_ms([&] { static_cast<void>(make_timeline(schedule, costs)); });
   const double anew = median_ms([&] { static_cast<void>(retiming.step(plain)); });
