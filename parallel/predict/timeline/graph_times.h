@@ -87,7 +87,8 @@ class GraphTimes {
   std::vector<Node> nodes_{};
   std::vector<Edge> edges_{};
   std::size_t num_ordered_;
-  // Where in successors_ those of each node without an order begin, and where the last one's end.
+  // Nodes without an order have their successors in successors_ from here on, up to the next one's
+  // first; one more number ends the last one's.
   std::vector<std::size_t> first_successor_;
   std::vector<int> successors_{};
   std::vector<int> num_before_;  // of them, how many each comes after
