@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <functional>
 #include <iterator>
-#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,7 +17,6 @@ namespace slackline::report {
 
 namespace {
 
-constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 constexpr std::size_t kMostRows = 40;
 
 using Ends = std::vector<StepRecord>;  // steps that ended rounds
@@ -57,9 +55,11 @@ Series curve(const Ends& ends,
       ends, std::move(name), colour, [&](const StepRecord& end) { return value(*end.round); });
 }
 
-bool has_points(const Series& series) {
-  return std::ranges::any_of(series.points,
-                             [](const Point& point) { return std::isfinite(point.y); });
+// Nothing where the first curve has no point.
+Html chart_of(const LineChart& chart) {
+  const bool has_points = std::ranges::any_of(
+      chart.series.front().points, [](const Point& point) { return std::isfinite(point.y); });
+  return has_points ? line_chart(chart) : Html{};
 }
 
 Html times_chart(const Ends& ends) {
@@ -75,35 +75,31 @@ Html times_chart(const Ends& ends) {
       return round.travel ? (*round.travel).*field * unit.per_second : kUnknown;
     });
   };
-  LineChart chart{
-      .kind = "round-times",
-      .caption = "Rounds by the step that used them, and the time that steps had to hide them",
-      .y_label = unit.name,
-      .series = {seconds("from sending to arrival", 0, &TravelRecord::round_seconds),
-                 seconds("steps beside it", 1, &TravelRecord::period_seconds),
-                 seconds("waited", 3, &TravelRecord::wait_seconds)}};
-  return has_points(chart.series.front()) ? line_chart(chart) : Html{};
+  return chart_of(
+      {.kind = "round-times",
+       .caption = "Rounds by the step that used them, and the time that steps had to hide them",
+       .y_label = unit.name,
+       .series = {seconds("from sending to arrival", 0, &TravelRecord::round_seconds),
+                  seconds("steps beside it", 1, &TravelRecord::period_seconds),
+                  seconds("waited", 3, &TravelRecord::wait_seconds)}});
 }
 
 Html losses_chart(const Ends& ends) {
-  LineChart chart{
-      .kind = "worker-losses",
-      .caption = "Losses of the workers at the ends of rounds",
-      .y_label = "loss",
-      .series = {
-          curve(ends, "highest", 0, [](const RoundRecord& round) { return spread_of(round).high; }),
-          curve(ends, "lowest", 1, [](const RoundRecord& round) { return spread_of(round).low; })}};
-  return has_points(chart.series.front()) ? line_chart(chart) : Html{};
+  return chart_of(
+      {.kind = "worker-losses",
+       .caption = "Losses of the workers at the ends of rounds",
+       .y_label = "loss",
+       .series = {
+           curve(ends, "highest", 0, [](const RoundRecord& row) { return spread_of(row).high; }),
+           curve(ends, "lowest", 1, [](const RoundRecord& row) { return spread_of(row).low; })}});
 }
 
 Html distance_chart(const Ends& ends) {
-  LineChart chart{
-      .kind = "worker-distance",
-      .caption = "Distance between workers: RMS from their mean, when they were last sent",
-      .y_label = "distance",
-      .series = {
-          curve(ends, "distance", 2, [](const RoundRecord& round) { return round.distance; })}};
-  return has_points(chart.series.front()) ? line_chart(chart) : Html{};
+  return chart_of(
+      {.kind = "worker-distance",
+       .caption = "Distance between workers: RMS from their mean, when they were last sent",
+       .y_label = "distance",
+       .series = {curve(ends, "distance", 2, &RoundRecord::distance)}});
 }
 
 std::string summary(const RunRecord& run, const Ends& ends) {

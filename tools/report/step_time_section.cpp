@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <limits>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -18,7 +17,6 @@ namespace {
 
 using schedule::Site;
 
-constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 constexpr std::size_t kMostBars = 48;
 
 constexpr std::size_t kCompute = 0;

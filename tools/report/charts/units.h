@@ -1,8 +1,11 @@
 #pragma once
 
+#include <limits>
 #include <string>
 
 namespace slackline::report {
+
+inline constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 // Numbers for people; "-" for what is not finite.
 [[nodiscard]] std::string number_text(double value);     // four digits, or a whole number
