@@ -21,17 +21,21 @@ double round_step(double least) {
   return 10.0 * power;
 }
 
-Html line(double x1, double y1, double x2, double y2) {
-  return element("line",
-                 {{"class", "grid"},
-                  {"x1", pixels(x1)},
-                  {"y1", pixels(y1)},
-                  {"x2", pixels(x2)},
-                  {"y2", pixels(y2)}});
-}
-
 std::string tick_text(double value) {
   return fmt::format("{:.10g}", value);
+}
+
+Html legend(const std::vector<LegendEntry>& entries) {
+  Html items;
+  for (const LegendEntry& entry : entries) {
+    Html item =
+        element("svg",
+                {{"class", "key"}, {"viewBox", "0 0 12 12"}, {"aria-hidden", "true"}},
+                element("rect", {{"class", entry.style}, {"width", "12"}, {"height", "12"}}));
+    item += text_of(entry.name);
+    items += element("li", {}, item);
+  }
+  return element("ul", {{"class", "legend"}}, items);
 }
 
 }  // namespace
@@ -85,7 +89,7 @@ Html axes(const Frame& frame) {
   const double bottom = frame.height - frame.bottom;
   for (const double tick : frame.y_ticks) {
     const double y = frame.y()(tick);
-    all += line(frame.left, y, frame.width - frame.right, y);
+    all += grid_line(frame.left, y, frame.width - frame.right, y);
     all += svg_text(frame.left - kGap,
                     y + kText,
                     {{"class", "y-tick"}, {"text-anchor", "end"}},
@@ -93,7 +97,7 @@ Html axes(const Frame& frame) {
   }
   for (const double tick : frame.x_ticks) {
     const double x = frame.x()(tick);
-    all += line(x, frame.top, x, bottom);
+    all += grid_line(x, frame.top, x, bottom);
     all +=
         svg_text(x, bottom + 15, {{"class", "x-tick"}, {"text-anchor", "middle"}}, tick_text(tick));
   }
@@ -111,6 +115,15 @@ Html axes(const Frame& frame) {
   return all;
 }
 
+Html grid_line(double x1, double y1, double x2, double y2) {
+  return element("line",
+                 {{"class", "grid"},
+                  {"x1", pixels(x1)},
+                  {"y1", pixels(y1)},
+                  {"x2", pixels(x2)},
+                  {"y2", pixels(y2)}});
+}
+
 Html svg(double width, double height, std::string_view title, const Html& content) {
   Html all = text_element("title", title);
   all += content;
@@ -119,19 +132,6 @@ Html svg(double width, double height, std::string_view title, const Html& conten
                   {"role", "img"},
                   {"aria-label", std::string(title)}},
                  all);
-}
-
-Html legend(const std::vector<LegendEntry>& entries) {
-  Html items;
-  for (const LegendEntry& entry : entries) {
-    Html item =
-        element("svg",
-                {{"class", "key"}, {"viewBox", "0 0 12 12"}, {"aria-hidden", "true"}},
-                element("rect", {{"class", entry.style}, {"width", "12"}, {"height", "12"}}));
-    item += text_of(entry.name);
-    items += element("li", {}, item);
-  }
-  return element("ul", {{"class", "legend"}}, items);
 }
 
 Html figure(const std::string& kind,

@@ -51,6 +51,8 @@ struct Frame {
 // Grid, ticks and labels.
 [[nodiscard]] Html axes(const Frame& frame);
 
+[[nodiscard]] Html grid_line(double x1, double y1, double x2, double y2);
+
 [[nodiscard]] Html svg_text(double x,
                             double y,
                             const Attributes& attributes,
@@ -63,8 +65,6 @@ struct LegendEntry {
   std::string style{};  // class of its colour
   std::string name{};
 };
-
-[[nodiscard]] Html legend(const std::vector<LegendEntry>& entries);
 
 // A chart with its caption and legend. `kind` is its class.
 [[nodiscard]] Html figure(const std::string& kind,

@@ -87,12 +87,7 @@ Html time_axis(double length, const Scale& x, double bottom) {
     if (seconds > length) {
       break;
     }
-    all += element("line",
-                   {{"class", "grid"},
-                    {"x1", pixels(x(seconds))},
-                    {"y1", pixels(kTop)},
-                    {"x2", pixels(x(seconds))},
-                    {"y2", pixels(bottom)}});
+    all += grid_line(x(seconds), kTop, x(seconds), bottom);
     all += svg_text(x(seconds),
                     bottom + 13,
                     {{"class", "x-tick"}, {"text-anchor", "middle"}},
