@@ -1,5 +1,6 @@
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
@@ -28,8 +29,8 @@ void refuse_foreign(const std::string& path) {
   if (!path_exists(path)) {
     return;
   }
-  const std::string& start = report::page_start();
-  if (!is_regular_file(path) || read_start(path, start.size()) != start) {
+  constexpr std::string_view kStart = report::kPageStart;
+  if (!is_regular_file(path) || read_start(path, kStart.size()) != kStart) {
     throw FileError(
         fmt::format("{}: is no report and is not overwritten; choose another --out", path));
   }

@@ -43,11 +43,6 @@ std::string title_of(const std::vector<RunRecord>& runs, const std::vector<Sweep
 
 }  // namespace
 
-const std::string& page_start() {
-  static const std::string start = "<!doctype html>\n<!-- slackline report -->\n";
-  return start;
-}
-
 std::string page(const std::vector<RunRecord>& runs, const std::vector<SweepRecord>& sweeps) {
   const std::string title = title_of(runs, sweeps);
   Html head = Html::literal(kHead);
@@ -66,7 +61,7 @@ std::string page(const std::vector<RunRecord>& runs, const std::vector<SweepReco
   }
   Html content = element("head", {}, head);
   content += element("body", {}, element("main", {}, body));
-  return fmt::format("{}{}\n", page_start(), element("html", {{"lang", "en"}}, content).str());
+  return fmt::format("{}{}\n", kPageStart, element("html", {{"lang", "en"}}, content).str());
 }
 
 }  // namespace slackline::report

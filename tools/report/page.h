@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tools/report/run_record.h"
@@ -9,7 +10,7 @@
 namespace slackline::report {
 
 // How every report begins, so that one can be told from other files.
-[[nodiscard]] const std::string& page_start();
+inline constexpr std::string_view kPageStart = "<!doctype html>\n<!-- slackline report -->\n";
 
 // The whole HTML file: one document that asks for nothing else and runs no script. A function of
 // its arguments, without dates.
