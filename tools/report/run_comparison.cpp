@@ -61,16 +61,12 @@ MetricCurves read_metric_curves(const std::string& run_directory) {
   return curves;
 }
 
-std::vector<CurveComparison> compare_curves(const MetricCurves& a, const MetricCurves& b) {
+std::vector<CurveComparison> compare_curves(MetricCurves a, MetricCurves b) {
   MetricCurves both = a;
   both.insert(b.begin(), b.end());
-  const auto curve_of = [](const MetricCurves& curves, const std::string& quantity) {
-    const auto found = curves.find(quantity);
-    return found == curves.end() ? std::map<std::int64_t, double>{} : found->second;
-  };
   std::vector<CurveComparison> result;
   for (const auto& [quantity, unused] : both) {
-    result.push_back(compare_curve(curve_of(a, quantity), curve_of(b, quantity)));
+    result.push_back(compare_curve(a[quantity], b[quantity]));
     result.back().quantity = quantity;
   }
   return result;

@@ -37,7 +37,6 @@ struct CurveComparison {
 };
 
 // Pure. Every quantity that either run has, in name order.
-[[nodiscard]] std::vector<CurveComparison> compare_curves(const MetricCurves& a,
-                                                          const MetricCurves& b);
+[[nodiscard]] std::vector<CurveComparison> compare_curves(MetricCurves a, MetricCurves b);
 
 }  // namespace slackline
