@@ -11,6 +11,7 @@
 #include "model/parameter_table.h"
 #include "parallel/mesh/executor_bytes.h"
 #include "parallel/mesh/stage_split.h"
+#include "parallel/plan/class_costs.h"
 #include "parallel/predict/assumed_costs.h"
 #include "parallel/predict/axis_links.h"
 #include "parallel/predict/bucket_times.h"
@@ -397,6 +398,15 @@ schedule::CostModel cost_model(const MeshLists& lists,
                                const LinkSpeeds& links,
                                const CompressionPlan& plan) {
   return CostModelBuilder(lists, costs, links, plan).build();
+}
+
+schedule::Timeline predicted_timeline(const MeshLists& lists,
+                                      const StepCosts& costs,
+                                      const LinkSpeeds& links,
+                                      const CompressionPlan& plan) {
+  schedule::CostModel model = cost_model(lists, costs, links, plan);
+  model.compressed = class_costs(lists, plan, costs);
+  return schedule::make_timeline(lists.schedule(), model);
 }
 
 LinkSpeeds measured_links(const StepCosts& costs, int num_ranks) {

@@ -6,6 +6,7 @@
 #include "parallel/plan/compression_plan.h"
 #include "parallel/plan/cost_model.h"
 #include "parallel/plan/step_costs.h"
+#include "parallel/predict/timeline/timeline.h"
 #include "parallel/sync/rank_sync.h"
 
 namespace slackline {
@@ -33,6 +34,13 @@ using LinkSpeeds = std::optional<Cluster>;
                                              const StepCosts& costs,
                                              const LinkSpeeds& links,
                                              const CompressionPlan& plan = {});
+
+// Predicts a job's step, with what the plan compresses. Codecs that were not measured take what is
+// assumed.
+[[nodiscard]] schedule::Timeline predicted_timeline(const MeshLists& lists,
+                                                    const StepCosts& costs,
+                                                    const LinkSpeeds& links,
+                                                    const CompressionPlan& plan = {});
 
 // Links of a cost file between its nodes, and as many more like the last as the ranks need; without
 // nodes all ranks stand on one. Nothing where it has no links.

@@ -16,7 +16,6 @@
 #include "tools/plan/compression_plans.h"
 #include "tools/plan/decided_groups.h"
 #include "tools/plan/memory_plan.h"
-#include "tools/plan/predicted_timeline.h"
 
 namespace slackline {
 

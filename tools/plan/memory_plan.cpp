@@ -200,9 +200,8 @@ std::vector<MemoryItem> memory_plan(const PlanJob& planned,
     add({{"outer anchor, momentum and what travels (fp32)", pieces.outer}});
   }
   // Places of the pipeline have the same rows, whatever is coded or trained at each.
-  if (rounds.codec || std::ranges::any_of(plans, [](const PlanFromStep& plan) {
-        return plan.plan.compresses_anything();
-      })) {
+  if (rounds.codec ||
+      std::ranges::any_of(plans, &CompressionPlan::compresses_anything, &PlanFromStep::plan)) {
     add({{"compression (state)", compression.state},
          {"compression (messages, scratch)", compression.messages + compression.workspace}});
   }

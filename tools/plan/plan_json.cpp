@@ -184,7 +184,7 @@ std::string plan_json(const StepPlan& plan, const PlanLists& lists) {
       json_string(plan.costs_from),
       json_string(plan.links_from),
       plan.timeline.step.value,
-      plan.bubble_share(),
+      schedule::bubble_share(plan.timeline),
       bytes_json(plan.step_bytes),
       bytes_json(plan.step_bytes_across),
       collectives_json(plan.job.mesh),

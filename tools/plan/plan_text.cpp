@@ -246,7 +246,7 @@ std::string step_text(const StepPlan& plan) {
          timeline_text(plan.schedule, plan.timeline, kWidth) +
          fmt::format("predicted step {:.6g} s, bubble {:.2f} %, {:.6g} tokens/s\n",
                      plan.timeline.step.value,
-                     100.0 * plan.bubble_share(),
+                     100.0 * schedule::bubble_share(plan.timeline),
                      static_cast<double>(plan.tokens_per_step) / plan.timeline.step.value);
 }
 

@@ -20,7 +20,6 @@
 #include "parallel/schedule/slots.h"
 #include "parallel/sync/outer_plan.h"
 #include "tools/plan/compression_plans.h"
-#include "tools/plan/predicted_timeline.h"
 #include "tools/plan/strategy_ranking.h"
 
 namespace slackline {
@@ -46,12 +45,6 @@ StepCosts known_costs(const MeshJob& job,
   StepCosts costs = given.value_or(assumed_costs(job.model, speeds));
   costs.speeds = speeds;
   return costs;
-}
-
-void forget_devices(Cluster& cluster) {
-  for (Cluster::Nodes& kind : cluster.nodes) {
-    kind.device.reset();
-  }
 }
 
 struct KnownLinks {
@@ -183,7 +176,9 @@ LinkSpeeds links_of_run(const NetworkConfig& network, Device device, const LinkS
   }
   Cluster cluster = read_emulated_cluster(network.links);
   if (device != Device::rehearsal) {
-    forget_devices(cluster);
+    for (Cluster::Nodes& kind : cluster.nodes) {
+      kind.device.reset();
+    }
   }
   return cluster;
 }

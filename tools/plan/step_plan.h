@@ -10,7 +10,6 @@
 #include "parallel/plan/sent_bytes.h"
 #include "parallel/predict/outer_round.h"
 #include "parallel/predict/step_cost_model.h"
-#include "parallel/predict/timeline/timeline.h"
 #include "tools/plan/memory_plan.h"
 #include "tools/plan/plan_job.h"
 
@@ -78,8 +77,6 @@ struct StepPlan {
 
   // The shortest period that hides a round behind its steps; absent where it is not known.
   [[nodiscard]] std::optional<std::int64_t> shortest_period() const;
-
-  [[nodiscard]] double bubble_share() const { return schedule::bubble_share(timeline); }
 };
 
 struct StepPlanFiles {

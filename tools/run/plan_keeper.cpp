@@ -20,7 +20,6 @@
 #include "tools/plan/compression_plans.h"
 #include "tools/plan/cost_file.h"
 #include "tools/plan/plan_json.h"
-#include "tools/plan/predicted_timeline.h"
 
 namespace slackline {
 

@@ -390,7 +390,7 @@ TEST_CASE("json has bytes, classes, stages and ranks that add up") {
   const StepPlan plan = make_step_plan(planned_job(kMesh), std::nullopt, two_nodes());
   const nlohmann::json json = nlohmann::json::parse(plan_json(plan));
   CHECK(json["step_seconds"].get<double>() == Approx(plan.timeline.step.value));
-  CHECK(json["bubble_share"].get<double>() == Approx(plan.bubble_share()));
+  CHECK(json["bubble_share"].get<double>() == Approx(schedule::bubble_share(plan.timeline)));
   CHECK(json["parameters"] == plan.parameters);
   CHECK(json["memory_bytes"] == json["ranks"][0]["memory_bytes"]);
   REQUIRE(json["ranks"].size() == 8);
