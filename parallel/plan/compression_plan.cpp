@@ -1,9 +1,6 @@
 #include "parallel/plan/compression_plan.h"
 
 #include <algorithm>
-#include <iterator>
-
-#include "core/check.h"
 
 namespace slackline {
 
@@ -31,13 +28,6 @@ std::vector<TransferClass> CompressionPlan::members() const {
     members.push_back(row.members);
   }
   return members;
-}
-
-const PlanFromStep& plan_at(const PlanHistory& plans, std::int64_t step) {
-  const auto later = std::find_if(
-      plans.begin(), plans.end(), [&](const PlanFromStep& row) { return row.from_step > step; });
-  SL_CHECK(later != plans.begin(), "no plan for step " + std::to_string(step));
-  return *std::prev(later);
 }
 
 }  // namespace slackline

@@ -1,11 +1,14 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "compress/codec_setting.h"
+#include "core/check.h"
 #include "parallel/schedule/transfer_class.h"
 
 namespace slackline {
@@ -45,7 +48,13 @@ struct PlanFromStep {
 
 using PlanHistory = std::vector<PlanFromStep>;
 
-// The plan of a step. REQUIRES: step >= 1 and plans from step 1 on.
-[[nodiscard]] const PlanFromStep& plan_at(const PlanHistory& plans, std::int64_t step);
+// The plan of a step, or what is told of it. REQUIRES: step >= 1 and plans from step 1 on.
+template <typename FromStep>
+[[nodiscard]] const FromStep& plan_at(const std::vector<FromStep>& plans, std::int64_t step) {
+  const auto later =
+      std::ranges::find_if(plans, [&](const FromStep& row) { return row.from_step > step; });
+  SL_CHECK(later != plans.begin(), "no plan for step " + std::to_string(step));
+  return *std::prev(later);
+}
 
 }  // namespace slackline

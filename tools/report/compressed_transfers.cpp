@@ -2,26 +2,12 @@
 
 namespace slackline::report {
 
-namespace {
-
-const PlannedClasses& planned_at(const StepPlan& plan, std::int64_t step) {
-  const PlannedClasses* found = &plan.compression.front();
-  for (const PlannedClasses& row : plan.compression) {
-    if (row.from_step <= step) {
-      found = &row;
-    }
-  }
-  return *found;
-}
-
-}  // namespace
-
 bool is_compressed(const PlannedClass& row) {
   return row.codec && row.sent_bytes < row.raw_bytes;
 }
 
 CompressedTransfers::CompressedTransfers(const StepPlan& plan, std::int64_t step) {
-  for (const PlannedClass& row : planned_at(plan, step).classes) {
+  for (const PlannedClass& row : plan_at(plan.compression, step).classes) {
     if (is_compressed(row)) {
       classes_.insert(row.members);
     }

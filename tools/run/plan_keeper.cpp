@@ -315,10 +315,7 @@ double PlanKeeper::write_plan(std::int64_t step) const {
   const StepPlan plan = by_costs ? make_step_plan(plan_job(*config_), costs_, options_.links, plans)
                                  : read_step_plan(plan_job(*config_), {}, probed_links(), plans);
   directory_->write_plan(plan_files(plan));
-  const auto begins_later = [&](const PlannedClasses& row) { return row.from_step > step; };
-  const auto later = std::ranges::find_if(plan.compression, begins_later);
-  return later == plan.compression.begin() ? plan.timeline.step.value
-                                           : std::prev(later)->step.value;
+  return plan_at(plan.compression, step).step.value;
 }
 
 LinkSpeeds PlanKeeper::probed_links() const {
