@@ -327,21 +327,30 @@ PlanHistory make_compression_plans(const CompressConfig& config, const MeshJob& 
   if (config.policy == CompressionPolicy::list) {
     require_matches(config, classes);
   }
-  PlanHistory plans;
   CompressionPlan plan;
   for (const TransferClass& members : classes) {
     plan.classes.push_back(planned_class(config, job, members));
   }
-  if (config.warmup_steps > 0 && plan.compresses_anything()) {
-    CompressionPlan plain = plan;
-    for (CompressionPlan::Class& row : plain.classes) {
-      row.codec.reset();
-      row.reason = "warm-up steps";
-    }
-    plans.push_back({.from_step = 1, .plan = std::move(plain)});
+  return after_warmup({{.plan = std::move(plan)}}, config.warmup_steps);
+}
+
+PlanHistory after_warmup(PlanHistory plans, int warmup_steps) {
+  const std::int64_t first = std::int64_t{warmup_steps} + 1;
+  if (std::ranges::none_of(plans, [&](const PlanFromStep& row) {
+        return row.from_step < first && row.plan.compresses_anything();
+      })) {
+    return plans;
   }
-  plans.push_back({.from_step = plans.empty() ? 1 : std::int64_t{config.warmup_steps} + 1,
-                   .plan = std::move(plan)});
+  const auto later =
+      std::ranges::find_if(plans, [&](const PlanFromStep& row) { return row.from_step > first; });
+  plans.erase(plans.begin(), later - 1);
+  CompressionPlan plain = plans.front().plan;
+  for (CompressionPlan::Class& row : plain.classes) {
+    row.codec.reset();
+    row.reason = "warm-up steps";
+  }
+  plans.front().from_step = first;
+  plans.insert(plans.begin(), {.from_step = 1, .plan = std::move(plain)});
   return plans;
 }
 

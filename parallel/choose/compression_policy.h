@@ -36,4 +36,7 @@ namespace slackline {
 // policy does not read files.
 [[nodiscard]] PlanHistory make_compression_plans(const CompressConfig& config, const MeshJob& job);
 
+// Puts plans behind plain steps. Plans that begin with as many stay as they are.
+[[nodiscard]] PlanHistory after_warmup(PlanHistory plans, int warmup_steps);
+
 }  // namespace slackline

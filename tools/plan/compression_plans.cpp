@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -73,27 +72,6 @@ PlanHistory replayed(const std::string& path, const MeshJob& job) {
   } catch (const ConfigError& problem) {
     throw ConfigError(fmt::format("compress.plan: {}: {}", path, problem.what()));
   }
-}
-
-// Puts plans behind plain steps. Plans that begin with as many stay as they are.
-PlanHistory after_warmup(PlanHistory plans, int warmup_steps) {
-  const std::int64_t first = std::int64_t{warmup_steps} + 1;
-  if (std::ranges::none_of(plans, [&](const PlanFromStep& row) {
-        return row.from_step < first && row.plan.compresses_anything();
-      })) {
-    return plans;
-  }
-  const auto later =
-      std::ranges::find_if(plans, [&](const PlanFromStep& row) { return row.from_step > first; });
-  plans.erase(plans.begin(), later - 1);
-  CompressionPlan plain = plans.front().plan;
-  for (CompressionPlan::Class& row : plain.classes) {
-    row.codec.reset();
-    row.reason = "warm-up steps";
-  }
-  plans.front().from_step = first;
-  plans.insert(plans.begin(), {.from_step = 1, .plan = std::move(plain)});
-  return plans;
 }
 
 // The layouts that a job may come to have: of strategies and groups that it leaves open. Whether
