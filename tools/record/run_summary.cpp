@@ -10,7 +10,6 @@
 #include <fmt/format.h>
 
 #include "core/file_io.h"
-#include "tools/record/metrics_file.h"
 
 namespace slackline {
 
@@ -64,13 +63,8 @@ std::string metrics_path(const std::string& run_directory) {
 
 }  // namespace
 
-RunSummary summarize_run(const std::string& run_directory) {
-  const std::string path = metrics_path(run_directory);
+RunSummary summary_of(const report::Metrics& metrics) {
   RunSummary summary;
-  if (!path_exists(path)) {
-    return summary;
-  }
-  const report::Metrics metrics = report::read_metrics(path);
   if (!metrics.steps.empty()) {
     summary.steps = metrics.steps.back().step;
     summary.first_step = metrics.steps.front().step;
@@ -83,6 +77,11 @@ RunSummary summarize_run(const std::string& run_directory) {
   // A step that was stopped before its end has no measurements.
   add_means(metrics.timed(), summary);
   return summary;
+}
+
+RunSummary summarize_run(const std::string& run_directory) {
+  const std::string path = metrics_path(run_directory);
+  return path_exists(path) ? summary_of(report::read_metrics(path)) : RunSummary{};
 }
 
 std::int64_t newest_step(const std::string& run_directory) {

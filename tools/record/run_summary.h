@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "tools/record/metrics.h"
+#include "tools/record/metrics_file.h"
 
 namespace slackline {
 
@@ -23,6 +23,8 @@ struct RunSummary {
   std::optional<double> exposed_seconds{};    // is made during the run is in force
   std::array<AxisTraffic, kReportedAxes.size()> axes{};  // as kReportedAxes
 };
+
+[[nodiscard]] RunSummary summary_of(const report::Metrics& metrics);
 
 // A run without metrics.jsonl has zero steps. A last line that a crash cut short does not count.
 // Throws FileError naming the line that is not one of metrics.

@@ -1,9 +1,9 @@
-#include <algorithm>
 #include <string>
 
 #include <fmt/format.h>
 
 #include "parallel/schedule/printer.h"
+#include "tools/record/run_summary.h"
 #include "tools/report/charts/units.h"
 #include "tools/report/sections.h"
 
@@ -31,17 +31,6 @@ std::string model_text(const RunRecord& run) {
                      model.sequence);
 }
 
-// As in the step's lines: of the last half, so that a slow start does not count.
-double tokens_per_second(const std::vector<StepRecord>& steps) {
-  double tokens = 0.0;
-  double seconds = 0.0;
-  for (std::size_t i = steps.size() / 2; i < steps.size(); ++i) {
-    tokens += static_cast<double>(steps[i].tokens);
-    seconds += steps[i].step_seconds;
-  }
-  return tokens / seconds;
-}
-
 }  // namespace
 
 Html facts_section(const RunRecord& run) {
@@ -58,8 +47,8 @@ Html facts_section(const RunRecord& run) {
     rows.push_back({"last validation loss",
                     fmt::format("{}, after step {}", number_text(last.loss), last.step)});
   }
-  if (const std::vector<StepRecord> timed = metrics.timed(); !timed.empty()) {
-    rows.push_back({"tokens a second, last half", number_text(tokens_per_second(timed))});
+  if (const auto speed = summary_of(metrics).tokens_per_second) {
+    rows.push_back({"tokens a second, last half", number_text(*speed)});
   }
   return table({{"what"}, {"value"}}, rows);
 }
