@@ -9,7 +9,6 @@
 #include "tools/plan/compression_plans.h"
 #include "tools/plan/cost_file.h"
 #include "tools/plan/sum_codecs.h"
-#include "tools/report/trace_file.h"
 
 namespace slackline::report {
 
@@ -76,7 +75,7 @@ RunRecord read_run(const std::string& directory) {
   }
   predict(run);
   if (const std::string trace = fmt::format("{}/trace.json", directory); path_exists(trace)) {
-    run.trace = read_trace(trace);
+    run.trace = schedule::read_trace(trace);
   }
   return run;
 }

@@ -1,11 +1,16 @@
 #include "parallel/predict/timeline/chrome_trace.h"
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
+#include <utility>
 
 #include <fmt/format.h>
 
+#include "core/file_errors.h"
+#include "core/file_io.h"
 #include "core/joined_text.h"
+#include "core/json_reader.h"
 #include "core/json_string.h"
 #include "parallel/schedule/printer.h"
 
@@ -14,6 +19,7 @@ namespace slackline::schedule {
 namespace {
 
 constexpr double kMicroseconds = 1e6;
+constexpr double kMicrosecond = 1e-6;
 
 std::string name_event(const char* kind, int rank, int thread, const std::string& name) {
   return fmt::format(R"({{"ph":"M","name":"{}","pid":{},"tid":{},"args":{{"name":{}}}}})",
@@ -31,6 +37,28 @@ std::string bar_event(const TraceBar& bar, int thread) {
                      thread,
                      kMicroseconds * bar.start.value,
                      kMicroseconds * bar.duration.value);
+}
+
+std::vector<TraceBar> read_events(JsonReader document) {
+  constexpr std::int64_t kMostRanks = 1 << 20;
+  std::map<std::pair<std::int64_t, std::int64_t>, std::string> tracks;  // by rank and thread
+  std::vector<TraceBar> bars;
+  for (JsonReader& event : document.sections("traceEvents")) {
+    const std::string phase = event.string("ph");
+    const std::int64_t rank = event.integer("pid", {.min = 0, .max = kMostRanks});
+    const std::int64_t thread = event.integer("tid", {.min = 0});
+    const std::string name = event.string("name");
+    if (phase == "M" && name == "thread_name") {
+      tracks[{rank, thread}] = event.section("args").string("name");
+    } else if (phase == "X") {
+      bars.push_back({.rank = static_cast<int>(rank),
+                      .track = tracks[{rank, thread}],
+                      .name = name,
+                      .start = {kMicrosecond * event.number("ts")},
+                      .duration = {kMicrosecond * event.number("dur", {.min = 0.0})}});
+    }
+  }
+  return bars;
 }
 
 }  // namespace
@@ -51,6 +79,11 @@ std::string chrome_trace(const std::vector<TraceBar>& bars) {
     events.push_back(bar_event(bar, track->second));
   }
   return "{\"traceEvents\":[\n" + joined(events, ",\n") + "\n]}\n";
+}
+
+std::vector<TraceBar> read_trace(const std::string& path) {
+  const std::string text = read_file(path);
+  return reading(path, [&] { return read_events(JsonReader::parse(text, path)); });
 }
 
 std::vector<TraceBar> trace_bars(const Schedule& schedule, const Timeline& timeline) {

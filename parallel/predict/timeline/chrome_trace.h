@@ -22,6 +22,9 @@ struct TraceBar {
 // track in the order in which tracks first appear, times in microseconds.
 [[nodiscard]] std::string chrome_trace(const std::vector<TraceBar>& bars);
 
+// Reads the bars of such a file back, as a run writes it. Throws FileError.
+[[nodiscard]] std::vector<TraceBar> read_trace(const std::string& path);
+
 // The bars of a timeline: compute, the transfers that a rank sends by site, and its waiting.
 [[nodiscard]] std::vector<TraceBar> trace_bars(const Schedule& schedule, const Timeline& timeline);
 

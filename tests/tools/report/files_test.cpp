@@ -15,7 +15,6 @@
 #include "tools/record/metrics_file.h"
 #include "tools/report/sections.h"
 #include "tools/report/sweep_record.h"
-#include "tools/report/trace_file.h"
 
 namespace slackline::report {
 
@@ -165,7 +164,7 @@ TEST_CASE("a trace is read back as it was written, names and all") {
                         schedule::chrome_trace({{2, "compute", "<forward> \"s0\"", {0.5}, {0.25}},
                                                 {2, "data", "sum", {0.75}, {0.125}},
                                                 {3, "data", "sum", {0.75}, {0.125}}}));
-  const std::vector<schedule::TraceBar> bars = read_trace(path);
+  const std::vector<schedule::TraceBar> bars = schedule::read_trace(path);
   REQUIRE(bars.size() == 3);
   CHECK(bars[0].rank == 2);
   CHECK(bars[0].track == "compute");
@@ -175,8 +174,8 @@ TEST_CASE("a trace is read back as it was written, names and all") {
   CHECK(bars[2].rank == 3);
   CHECK(bars[2].track == "data");
   write_file_atomically(path, "{\"traceEvents\": [{\"ph\": 1}]}");
-  CHECK_THROWS_AS(read_trace(path), FileError);
-  CHECK_THROWS_WITH(read_trace(path), Catch::StartsWith(path));
+  CHECK_THROWS_AS(schedule::read_trace(path), FileError);
+  CHECK_THROWS_WITH(schedule::read_trace(path), Catch::StartsWith(path));
 }
 
 TEST_CASE("results of a sweep are read with any columns") {

@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/file_io.h"
+#include "parallel/predict/timeline/chrome_trace.h"
 #include "tests/support/catch.h"
 #include "tests/support/ended.h"
 #include "tests/tools/run/metrics_lines.h"
@@ -21,7 +22,6 @@
 #include "tools/config/config_job.h"
 #include "tools/plan/cost_file.h"
 #include "tools/plan/step_plan.h"
-#include "tools/report/trace_file.h"
 
 namespace slackline {
 
@@ -116,7 +116,7 @@ double length_of(const std::vector<schedule::TraceBar>& bars, const std::string&
 // steps before, that they travelled like this.
 void require_travels(const TrainingRun& run, const Travel& expected, int steps) {
   const std::vector<nlohmann::json> lines = step_lines(run.run_dir());
-  const auto bars = report::read_trace(run.run_dir() + "/trace.json");
+  const auto bars = schedule::read_trace(run.run_dir() + "/trace.json");
   const double margin = 0.2 * std::max(expected.round, expected.period);  // of single rounds
   for (const int end : {6, 9, 12}) {
     const nlohmann::json& outer = lines.at(static_cast<std::size_t>(end) - 1).at("outer");
@@ -254,7 +254,7 @@ TEST_CASE("a receive is posted while its slot's last gradient is being sent") {
   REQUIRE(run.train(config, {"--ranks", "2"}).exit_code == 0);
   // The bars of a transfer begin when it was submitted. The names of both traced steps' are equal.
   std::map<std::string, std::vector<schedule::TraceBar>> bars;
-  for (const schedule::TraceBar& bar : report::read_trace(run.run_dir() + "/trace.json")) {
+  for (const schedule::TraceBar& bar : schedule::read_trace(run.run_dir() + "/trace.json")) {
     if (bar.rank == 1 && bar.track == "pipeline") {
       bars[bar.name].push_back(bar);
     }

@@ -16,6 +16,7 @@
 
 #include "core/comm/links/cluster.h"
 #include "core/file_io.h"
+#include "parallel/predict/timeline/chrome_trace.h"
 #include "tests/support/catch.h"
 #include "tests/support/ended.h"
 #include "tests/tools/run/metrics_lines.h"
@@ -23,7 +24,6 @@
 #include "tools/config/config_job.h"
 #include "tools/plan/cost_file.h"
 #include "tools/plan/step_plan.h"
-#include "tools/report/trace_file.h"
 
 namespace slackline {
 
@@ -185,7 +185,7 @@ TEST_CASE("a step's compute and waiting seconds are those of its trace") {
   constexpr int kRanks = 8;
   REQUIRE(run.train(mesh, {"--ranks", std::to_string(kRanks)}).exit_code == 0);
   const std::map<std::string, TracedStep> traced =
-      traced_steps(report::read_trace(run.run_dir() + "/trace.json"), kRanks);
+      traced_steps(schedule::read_trace(run.run_dir() + "/trace.json"), kRanks);
   const std::vector<nlohmann::json> lines = step_lines(run.run_dir());
   for (const std::size_t step : {2U, 3U}) {
     const nlohmann::json& seconds = lines.at(step - 1)["seconds"];

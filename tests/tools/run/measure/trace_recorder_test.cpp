@@ -13,10 +13,10 @@
 
 #include "core/comm/world.h"
 #include "core/file_io.h"
+#include "parallel/predict/timeline/chrome_trace.h"
 #include "tests/support/catch.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/tools/plan/planned_job.h"
-#include "tools/report/trace_file.h"
 
 namespace slackline {
 
@@ -52,7 +52,7 @@ using Bars =
 
 Bars round_bars(const std::string& path) {
   Bars bars;
-  for (const schedule::TraceBar& bar : report::read_trace(path)) {
+  for (const schedule::TraceBar& bar : schedule::read_trace(path)) {
     if (bar.track.find("outer rounds") != std::string::npos) {
       bars[bar.track].emplace_back(bar.name,
                                    std::lround(1000.0 * bar.start.value),
@@ -97,7 +97,7 @@ TEST_CASE("a skipped step ends with its norm, and has no update") {
     recorder.add(skipped);
     using Bar = std::tuple<std::string, std::int64_t, std::int64_t>;
     std::vector<Bar> bars;
-    for (const schedule::TraceBar& bar : report::read_trace(path)) {
+    for (const schedule::TraceBar& bar : schedule::read_trace(path)) {
       if (bar.track == "step" || bar.name == "optimizer") {
         bars.emplace_back(bar.name,
                           std::lround(1000.0 * bar.start.value),
@@ -121,9 +121,9 @@ TEST_CASE("a trace shows the round that travels, and with the next end when it a
     CHECK(round_bars(path) ==
           Bars{{"ends of outer rounds", {{"end with step 2", 1000, 500}}},
                {"outer rounds", {{"round sent with step 2, still under way", 1000, 1000}}}});
-    const std::size_t bars = report::read_trace(path).size();
+    const std::size_t bars = schedule::read_trace(path).size();
     recorder.add(step_of(4));
-    CHECK(report::read_trace(path).size() == bars);
+    CHECK(schedule::read_trace(path).size() == bars);
     round.arrived = 5.75;
     round.needed = 5.0;
     round.waited = 0.75;
@@ -138,7 +138,7 @@ TEST_CASE("a trace shows the round that travels, and with the next end when it a
                {"outer rounds", {{"round sent with step 2", 1000, 2750}}},
                {"steps beside outer rounds", {{"steps 3 to 5", 1000, 2000}}},
                {"waiting for outer rounds", {{"round sent with step 2", 3000, 750}}}});
-    CHECK(report::read_trace(path).size() == bars + 3);  // and nothing else has changed
+    CHECK(schedule::read_trace(path).size() == bars + 3);  // and nothing else has changed
   });
 }
 
