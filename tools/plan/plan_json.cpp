@@ -8,6 +8,7 @@
 #include "compress/codec_setting_json.h"
 #include "core/joined_text.h"
 #include "core/json_string.h"
+#include "parallel/plan/transfer_class_json.h"
 #include "parallel/predict/timeline/chrome_trace.h"
 #include "parallel/schedule/printer.h"
 #include "tools/plan/plan_text.h"
@@ -29,12 +30,10 @@ std::string class_json(const StepPlan& plan, const PlannedClass& row, KnownSecon
   // Without links a transfer's seconds are known where they were measured.
   constexpr Seconds kLeastMeasured{1e-9};
   const bool has_raw = plan.links || (row.raw && kLeastMeasured < *row.raw);
-  return fmt::format(R"({{"site": "{}", "stage": {}, "phase": "{}", "raw_bytes": {}, )"
+  return fmt::format(R"({{{}, "raw_bytes": {}, )"
                      R"("sent_bytes": {}, "raw_seconds": {}, "encode_seconds": {}, )"
                      R"("decode_seconds": {}, "slack_seconds": {}, "codec": {}, "reason": {}}})",
-                     schedule::site_name(row.members.site),
-                     row.members.stage,
-                     schedule::phase_name(row.members.phase),
+                     transfer_class_members(row.members),
                      row.raw_bytes,
                      row.sent_bytes,
                      seconds_json(row.raw, has_raw ? known : KnownSeconds::no),

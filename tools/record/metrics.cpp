@@ -6,6 +6,7 @@
 
 #include "core/joined_text.h"
 #include "core/json_string.h"
+#include "parallel/plan/transfer_class_json.h"
 
 namespace slackline {
 
@@ -31,17 +32,14 @@ std::string axes_text(const StepRecord& record) {
 }
 
 std::string quality_text(const ClassQuality& row) {
-  std::string text = fmt::format(
-      R"({{"site": "{}", "stage": {}, "phase": "{}", "elements": {}, "relative_error": {}, )"
-      R"("cosine": {}, "raw_norm": {}, "residual_norm": {})",
-      schedule::site_name(row.members.site),
-      row.members.stage,
-      schedule::phase_name(row.members.phase),
-      row.elements,
-      json_number(row.relative_error),
-      json_number(row.cosine),
-      json_number(row.raw_norm),
-      json_number(row.residual_norm));
+  std::string text = fmt::format(R"({{{}, "elements": {}, "relative_error": {}, )"
+                                 R"("cosine": {}, "raw_norm": {}, "residual_norm": {})",
+                                 transfer_class_members(row.members),
+                                 row.elements,
+                                 json_number(row.relative_error),
+                                 json_number(row.cosine),
+                                 json_number(row.raw_norm),
+                                 json_number(row.residual_norm));
   if (row.lazy) {
     text += fmt::format(R"(, "activation_cosine": {}, "residual_mean": {}, "residual_rms": {}, )"
                         R"("activation_difference_mean": {}, "activation_difference_rms": {})",
