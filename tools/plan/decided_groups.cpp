@@ -58,11 +58,9 @@ int fewest_ranks_of_node(const std::vector<int>& nodes_of_ranks) {
   for (const int node : nodes_of_ranks) {
     ++ranks[node];
   }
-  int fewest = static_cast<int>(nodes_of_ranks.size());
-  for (const auto& [node, count] : ranks) {
-    fewest = std::min(fewest, count);
-  }
-  return fewest;
+  const auto fewest =
+      std::ranges::min_element(ranks, {}, [](const auto& node) { return node.second; });
+  return fewest == ranks.end() ? 0 : fewest->second;
 }
 
 int fewest_ranks_of_node(const Cluster& links, const PlanJob& job) {

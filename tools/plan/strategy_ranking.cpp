@@ -59,13 +59,12 @@ PlanJob with_micro_batch(PlanJob job, std::int64_t sequences) {
 
 // The job with each micro-batch that it may have.
 std::vector<PlanJob> with_micro_batches(const PlanJob& job) {
-  if (!job.chooses_micro_batch) {
-    return {job};
-  }
   std::vector<PlanJob> jobs;
-  for (const std::int64_t sequences :
-       micro_batch_choices(job.mesh.parallel, job.mesh.model, job.mesh.global_batch())) {
-    jobs.push_back(with_micro_batch(job, sequences));
+  if (job.chooses_micro_batch) {
+    for (const std::int64_t sequences :
+         micro_batch_choices(job.mesh.parallel, job.mesh.model, job.mesh.global_batch())) {
+      jobs.push_back(with_micro_batch(job, sequences));
+    }
   }
   return jobs.empty() ? std::vector<PlanJob>{job} : jobs;
 }

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -63,7 +64,7 @@ std::string column_of(const SweepRun& run, const std::string& name) {
   return found == run.columns.end() ? "-" : found->second;
 }
 
-Html columns_table(const SweepRecord& sweep, const std::vector<std::string>& names) {
+Html columns_table(const SweepRecord& sweep, std::span<const std::string> names) {
   std::vector<Column> columns = {{"number"}};
   for (const std::string& name : names) {
     columns.push_back({name, Align::right});
@@ -84,10 +85,8 @@ Html columns_tables(const SweepRecord& sweep) {
   const std::vector<std::string> names = column_names(sweep);
   Html all;
   for (std::size_t begin = 0; begin < names.size(); begin += kMostColumns) {
-    const std::size_t end = std::min(begin + kMostColumns, names.size());
-    all += columns_table(sweep,
-                         {names.begin() + static_cast<std::ptrdiff_t>(begin),
-                          names.begin() + static_cast<std::ptrdiff_t>(end)});
+    const std::size_t count = std::min(kMostColumns, names.size() - begin);
+    all += columns_table(sweep, std::span(names).subspan(begin, count));
   }
   return all;
 }
