@@ -91,14 +91,6 @@ CollectiveTimes half_times(const CollectiveLinks& links,
           .latency = (1.0 / g) * (inside.latency + others * longer.latency)};
 }
 
-CollectiveTimes sum_of(const CollectiveTimes& a, const CollectiveTimes& b) {
-  const int exchanges = a.exchanges + b.exchanges;
-  return {.service = a.service + b.service,
-          .exchanges = exchanges,
-          .latency = (1.0 / exchanges) * (static_cast<double>(a.exchanges) * a.latency +
-                                          static_cast<double>(b.exchanges) * b.latency)};
-}
-
 }  // namespace
 
 CollectiveLinks data_links(const ParallelConfig& config, const Cluster& cluster, int place) {
@@ -141,6 +133,14 @@ CollectiveTimes times_of(const CollectiveLinks& links, const CollectiveCall& cal
       break;
   }
   SL_CHECK(false, "the times of a " + std::string(name_of(call.kind)));
+}
+
+CollectiveTimes sum_of(const CollectiveTimes& a, const CollectiveTimes& b) {
+  const int exchanges = a.exchanges + b.exchanges;
+  return {.service = a.service + b.service,
+          .exchanges = exchanges,
+          .latency = (1.0 / exchanges) * (static_cast<double>(a.exchanges) * a.latency +
+                                          static_cast<double>(b.exchanges) * b.latency)};
 }
 
 int end_of(const CollectiveLinks& links, const CollectiveCall& call) {
