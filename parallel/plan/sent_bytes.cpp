@@ -148,16 +148,11 @@ PlacedTraffic placed_traffic(const PlacedOp& placed,
 SentBytes tensor_bytes(const MeshLists& lists, const MeshPlace& place) {
   const MeshJob& job = lists.job();
   const RankPlan& rank = lists.at(place.pipeline).rank;
-  const int t = job.parallel.tensor;
   std::size_t bytes = 0;
   for (const ChunkSlice& chunk : rank.executor.chunks) {
     for (const TensorExchange& exchange :
          chunk_exchanges(job.model, chunk_options(rank.executor, chunk))) {
-      bytes += bytes_sent_by({.kind = exchange.kind,
-                              .elements = static_cast<std::size_t>(exchange.elements()),
-                              .element_size = exchange.element_bytes},
-                             place.tensor,
-                             t);
+      bytes += bytes_sent_by(exchange.call(), place.tensor, job.parallel.tensor);
     }
   }
   bytes *= static_cast<std::size_t>(job.parallel.data * job.num_micro_batches);

@@ -242,7 +242,7 @@ class CostModelBuilder {
       for (const TensorExchange& exchange :
            chunk_exchanges(job_.model, chunk_options(executor, slice(stage)))) {
         schedule::TensorSums sums{.count = 1,
-                                  .each = times_of(links, call_of(exchange)).seconds(),
+                                  .each = times_of(links, exchange.call()).seconds(),
                                   .bytes = bytes_of(exchange)};
         if (exchange.behind_previous) {
           sums.hidden = links.direct.latency;
@@ -281,17 +281,11 @@ class CostModelBuilder {
     return direct_links(mesh().tensor, group_link(mesh(), *links_, "tensor", kEveryPlace));
   }
 
-  static CollectiveCall call_of(const TensorExchange& exchange) {
-    return {.kind = exchange.kind,
-            .elements = static_cast<std::size_t>(exchange.elements()),
-            .element_size = exchange.element_bytes};
-  }
-
   // All ranks of a tensor group send them.
   [[nodiscard]] schedule::Bytes bytes_of(const TensorExchange& exchange) const {
     std::size_t bytes = 0;
     for (int rank = 0; rank < mesh().tensor; ++rank) {
-      bytes += bytes_sent_by(call_of(exchange), rank, mesh().tensor);
+      bytes += bytes_sent_by(exchange.call(), rank, mesh().tensor);
     }
     return {bytes};
   }
