@@ -4,8 +4,6 @@
 #include <cstddef>
 #include <vector>
 
-#include "parallel/schedule/schedule_traits.h"
-
 namespace slackline::schedule {
 
 namespace {
@@ -44,10 +42,6 @@ void trim_end(std::string& text) {
 }
 
 }  // namespace
-
-std::string kind_name(Kind kind) {
-  return traits_of(kind).name;
-}
 
 std::string op_text(const Schedule& schedule, const Op& op) {
   std::string text = letters(op.kind);
