@@ -91,8 +91,6 @@ struct ClassCost {
   Rounds rounds{.plain = 1};
   Seconds encode{};
   Seconds decode{};
-
-  friend bool operator==(const ClassCost&, const ClassCost&) = default;
 };
 
 struct CostModel {
