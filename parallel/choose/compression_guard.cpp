@@ -88,11 +88,10 @@ bool has_heir(const CompressionPlan& plan,
               const TransferClass& members,
               ErrorFeedback error_feedback) {
   return error_feedback == ErrorFeedback::lazy &&
-         std::any_of(
-             plan.classes.begin(), plan.classes.end(), [&](const CompressionPlan::Class& row) {
-               return row.members.site == members.site && row.members.stage == members.stage &&
-                      row.codec && row.codec->error_feedback == error_feedback;
-             });
+         std::ranges::any_of(plan.classes, [&](const CompressionPlan::Class& row) {
+           return row.members.site == members.site && row.members.stage == members.stage &&
+                  row.codec && row.codec->error_feedback == error_feedback;
+         });
 }
 
 std::string change_text(const CodecSetting& before,

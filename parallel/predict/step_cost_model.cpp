@@ -212,7 +212,8 @@ class CostModelBuilder {
   }
 
   void add_boundaries() {
-    const schedule::Bytes message{activation_elements() * size_of(job_.precision)};
+    const std::int64_t elements = job_.micro_batch.num_tokens() * job_.model.hidden;
+    const schedule::Bytes message{static_cast<std::size_t>(elements) * size_of(job_.precision)};
     for (ChunkCosts& chunk : model_.chunks) {
       chunk.forward_bytes = message;
       chunk.backward_bytes = message;
@@ -322,10 +323,6 @@ class CostModelBuilder {
     return {.layer = shares.layer_weight * whole,
             .head = (kTableShare * shares.head_backward) * whole,
             .model = &job_.model};
-  }
-
-  [[nodiscard]] std::size_t activation_elements() const {
-    return static_cast<std::size_t>(job_.micro_batch.num_tokens() * job_.model.hidden);
   }
 
   void add_update() {

@@ -42,12 +42,10 @@ Timeline timeline_of(Graph graph, const CostModel& costs) {
 
 // The node that held up `node` longest; it has one.
 const TimelineNode& binding(const Timeline& timeline, const TimelineNode& node) {
-  const Edge& edge =
-      *std::max_element(node.after.begin(), node.after.end(), [&](const Edge& a, const Edge& b) {
-        return timeline.nodes[index(a.from)].end + a.lag <
-               timeline.nodes[index(b.from)].end + b.lag;
-      });
-  return timeline.nodes[index(edge.from)];
+  const auto allowed = [&](const Edge& edge) {
+    return (timeline.nodes[index(edge.from)].end + edge.lag).value;
+  };
+  return timeline.nodes[index(std::ranges::max_element(node.after, {}, allowed)->from)];
 }
 
 // Splits the idle time of a rank from `free` to `until` at the moment `awaited` was submitted.
