@@ -321,8 +321,7 @@ class Search {
                                               Of of) {
     std::vector<std::size_t> order(classes_.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
-    std::ranges::stable_sort(
-        order, std::greater<>(), [&](std::size_t i) { return weights[i]; });
+    std::ranges::stable_sort(order, std::greater<>(), [&](std::size_t i) { return weights[i]; });
     for (const std::size_t i : order) {
       if (classes_[i].in_passes != (of == Of::passes)) {
         continue;

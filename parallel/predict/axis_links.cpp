@@ -66,8 +66,7 @@ std::array<int, 2> ends_of(const std::vector<ServerKey>& servers) {
 // The link as the slowest of these messages sees it when all of them are sent at once: a link that
 // several of them pass serves each with its share of the speed. Its ends are those of nodes, where
 // their ranks share them. No messages: a link that takes no time.
-schedule::Link slowest_link(const Cluster& cluster,
-                            const std::vector<RankPair>& messages) {
+schedule::Link slowest_link(const Cluster& cluster, const std::vector<RankPair>& messages) {
   std::map<ServerKey, int> load;
   for (const RankPair& message : messages) {
     for (const ServerKey& server : servers_of(cluster, message)) {

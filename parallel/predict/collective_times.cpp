@@ -49,8 +49,8 @@ CollectiveTimes direct_times(const CollectiveLinks& links, const CollectiveCall&
   return {.service = 2.0 * slice.service, .exchanges = 2, .latency = slice.latency};
 }
 
-// The messages of a reduce-scatter or a gather, of which an element has `size_between` bytes between
-// groups: sequential, all slices inside the group at once, or else one.
+// The messages of a reduce-scatter or a gather, of which an element has `size_between` bytes
+// between groups: sequential, all slices inside the group at once, or else one.
 struct GroupMessages {
   CollectiveTimes inside{};
   CollectiveTimes between{};
@@ -65,11 +65,11 @@ GroupMessages messages_of(const CollectiveLinks& links,
   const bool sequential = way == Way::sequential;
   const double slice = static_cast<double>(call.elements) / links.ranks;
   const double inside_bytes = slice * static_cast<double>(call.element_size);
-  return {.inside = message(links.inside,
-                            (sequential ? call.hierarchy.num_groups(links.ranks) : 1) *
-                                inside_bytes),
-          .between = message(sequential ? links.to_groups : links.to_group,
-                             slice * static_cast<double>(size_between))};
+  return {
+      .inside = message(links.inside,
+                        (sequential ? call.hierarchy.num_groups(links.ranks) : 1) * inside_bytes),
+      .between = message(sequential ? links.to_groups : links.to_group,
+                         slice * static_cast<double>(size_between))};
 }
 
 CollectiveTimes half_times(const CollectiveLinks& links,

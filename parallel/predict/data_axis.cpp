@@ -233,7 +233,8 @@ class DataAxisBuilder {
       model_.embedding_sync = axis_.costs->of_stage(0, CostKind::embedding_sync).value_or(kNoTime);
       return;
     }
-    if (const Seconds service = std::max(kNoTime, sums.all.service); model_.embedding_sync < service) {
+    if (const Seconds service = std::max(kNoTime, sums.all.service);
+        model_.embedding_sync < service) {
       model_.embedding_sync = service;
       model_.embedding_exchanges = {
           .latency = sums.all.latency, .plain = sums.all.exchanges, .sum = sums.sum_exchanges};
