@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/comm/communicator.h"
+#include "core/comm/collective_bytes.h"
 #include "model/cost/part_flops.h"
 #include "model/model_config.h"
 #include "model/stage.h"
@@ -41,7 +41,12 @@ struct TensorExchange {
 
   friend bool operator==(const TensorExchange&, const TensorExchange&) = default;
 
-  [[nodiscard]] std::int64_t elements() const { return tokens * columns; }
+  // Returns the call of the tensor group that it is.
+  [[nodiscard]] CollectiveCall call() const {
+    return {.kind = kind,
+            .elements = static_cast<std::size_t>(tokens * columns),
+            .element_size = element_bytes};
+  }
 };
 
 // The exchanges of all of options.chunk (the whole model where it is absent), in the order in which

@@ -28,8 +28,9 @@ std::vector<CodecSetting> finer_codecs(const CompressionPlan::Class& row,
   std::vector<CodecSetting> finer;
   const auto candidates = rule.candidates.find(row.members.site);
   if (candidates == rule.candidates.end()) {
-    if (const std::optional<CodecSetting> tighter = tightened(*row.codec)) {
-      finer.push_back(*tighter);
+    const auto tightened = traits_of(row.codec->kind).finer;
+    if (const auto setting = tightened == nullptr ? std::nullopt : tightened(*row.codec)) {
+      finer.push_back(*setting);
     }
     return finer;
   }
@@ -87,11 +88,10 @@ bool has_heir(const CompressionPlan& plan,
               const TransferClass& members,
               ErrorFeedback error_feedback) {
   return error_feedback == ErrorFeedback::lazy &&
-         std::any_of(
-             plan.classes.begin(), plan.classes.end(), [&](const CompressionPlan::Class& row) {
-               return row.members.site == members.site && row.members.stage == members.stage &&
-                      row.codec && row.codec->error_feedback == error_feedback;
-             });
+         std::ranges::any_of(plan.classes, [&](const CompressionPlan::Class& row) {
+           return row.members.site == members.site && row.members.stage == members.stage &&
+                  row.codec && row.codec->error_feedback == error_feedback;
+         });
 }
 
 std::string change_text(const CodecSetting& before,
@@ -111,11 +111,6 @@ std::string change_text(const CodecSetting& before,
 }
 
 }  // namespace
-
-std::optional<CodecSetting> tightened(const CodecSetting& setting) {
-  const CodecTraits& traits = traits_of(setting.kind);
-  return traits.finer == nullptr ? std::nullopt : traits.finer(setting);
-}
 
 GuardLimits guard_limits(const PlanHistory& plans) {
   GuardLimits limits;

@@ -17,15 +17,11 @@ namespace slackline {
 // may change: the same step whether a checkpoint comes between or not.
 inline constexpr std::int64_t kStepsToChange = 3;
 
-// The same codec with the next larger message: twice the rank or ratio, the next number of bits.
-// Absent where there is none.
-[[nodiscard]] std::optional<CodecSetting> tightened(const CodecSetting& setting);
-
 struct GuardRule {
   std::map<schedule::Site, double> max_error{};  // a site that is not in it is not judged
   // The codecs of a site: the next one is that which sends least of those that lose less, and no
   // more than the bound as far as that was measured. A site that is not in it has its codec
-  // tightened.
+  // tightened: the same with the next larger message (CodecTraits::finer), if there is one.
   std::map<schedule::Site, std::vector<CodecSetting>> candidates{};
   CodecErrors errors{};
 };

@@ -44,11 +44,6 @@ constexpr Seconds kHidden{1e-6};
 constexpr double kLostBy8Bits = 0.01;
 constexpr double kLostBy16Bits = 0.002;
 
-bool is_known_to_lose_at_most(double share, const CodecSetting& setting) {
-  constexpr MatrixShape kAny{.rows = 1, .columns = 1};
-  return traits_of(setting.kind).rounds && expected_error(setting, kAny) <= share;
-}
-
 // What codecs may lose.
 struct ErrorLimits {
   GuardLimits left{};               // by a guard, to classes that it changed
@@ -348,11 +343,13 @@ CriticalPathPlan choose(const Candidates& candidates,
   return result;
 }
 
-template <typename Keeps>
-Candidates::OfSites filtered(Candidates::OfSites of_sites, const Keeps& keeps) {
+// Keeps the settings that are known to lose at most this share of any message.
+Candidates::OfSites losing_at_most(double share, Candidates::OfSites of_sites) {
+  constexpr MatrixShape kAny{.rows = 1, .columns = 1};
   for (auto& entry : of_sites) {
-    const Site site = entry.first;
-    std::erase_if(entry.second, [&](const CodecSetting& setting) { return !keeps(site, setting); });
+    std::erase_if(entry.second, [&](const CodecSetting& setting) {
+      return !traits_of(setting.kind).rounds || expected_error(setting, kAny) > share;
+    });
   }
   return of_sites;
 }
@@ -376,13 +373,8 @@ CompressionPlan early_plan(const CompressConfig& config,
   constexpr double kLinksMayBe = 2.0;
   const StepCosts costs = assumed_costs(job.model, assumed_speeds(links, job.precision));
   const ErrorLimits limits{.bounds = max_errors_of(config)};
-  const Candidates::OfSites known =
-      filtered(candidates_of(config, job), [](Site, const CodecSetting& setting) {
-        return is_known_to_lose_at_most(kLostBy8Bits, setting);
-      });
-  const Candidates::OfSites casts = filtered(known, [](Site, const CodecSetting& setting) {
-    return is_known_to_lose_at_most(kLostBy16Bits, setting);
-  });
+  const Candidates::OfSites known = losing_at_most(kLostBy8Bits, candidates_of(config, job));
+  const Candidates::OfSites casts = losing_at_most(kLostBy16Bits, known);
   const CompressionPlan certain =
       choose({known, config, job}, job, costs, faster(links, kLinksMayBe), limits).plan;
   CompressionPlan plan = choose({casts, config, job}, job, costs, links, limits).plan;

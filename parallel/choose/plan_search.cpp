@@ -216,10 +216,8 @@ class Search {
         continue;
       }
       const std::vector<CodecChoice>& all = classes_[i].choices;
-      const auto least =
-          std::min_element(all.begin(), all.end(), [](const CodecChoice& a, const CodecChoice& b) {
-            return a.cost.share < b.cost.share;
-          });
+      const auto least = std::ranges::min_element(
+          all, {}, [](const CodecChoice& choice) { return choice.cost.share; });
       if (least != all.end() && least->cost.share < 1.0) {
         choices[i] = static_cast<std::size_t>(least - all.begin());
       }
@@ -323,18 +321,14 @@ class Search {
                                               Of of) {
     std::vector<std::size_t> order(classes_.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
-    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-      return weights[a] > weights[b];
-    });
+    std::ranges::stable_sort(order, std::greater<>(), [&](std::size_t i) { return weights[i]; });
     for (const std::size_t i : order) {
       if (classes_[i].in_passes != (of == Of::passes)) {
         continue;
       }
       const std::optional<std::size_t> before = found.choices[i];
       Choices by_error = options(i);
-      std::stable_sort(by_error.begin(), by_error.end(), [&](auto a, auto b) {
-        return error_of(i, a) < error_of(i, b);
-      });
+      std::ranges::stable_sort(by_error, {}, [&](auto option) { return error_of(i, option); });
       for (const std::optional<std::size_t> option : by_error) {
         const bool loses_less = !option || error_of(i, option) < error_of(i, before);
         if (option == before || (of == Of::passes && !loses_less)) {

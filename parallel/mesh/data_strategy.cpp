@@ -10,14 +10,11 @@ namespace {
 
 constexpr std::string_view kLetters = "NIG";
 
-const std::array<std::pair<std::string_view, DataStrategy>, 4>& named() {
-  static const std::array<std::pair<std::string_view, DataStrategy>, 4> kNamed = {
-      {{"replicate", DataStrategy::replicate},
-       {"zero1", DataStrategy::zero1},
-       {"zero2", DataStrategy::zero2},
-       {"zero3", DataStrategy::zero3}}};
-  return kNamed;
-}
+constexpr std::array<std::pair<std::string_view, DataStrategy>, 4> kNamed = {
+    {{"replicate", DataStrategy::replicate},
+     {"zero1", DataStrategy::zero1},
+     {"zero2", DataStrategy::zero2},
+     {"zero3", DataStrategy::zero3}}};
 
 char letter_of(Extent extent) {
   return kLetters[static_cast<std::size_t>(extent)];
@@ -48,14 +45,14 @@ std::string letters_of(const DataStrategy& strategy) {
 
 std::string name_of(const DataStrategy& strategy) {
   const auto found =
-      std::ranges::find(named(), strategy, &std::pair<std::string_view, DataStrategy>::second);
-  return found == named().end() ? letters_of(strategy) : std::string(found->first);
+      std::ranges::find(kNamed, strategy, &std::pair<std::string_view, DataStrategy>::second);
+  return found == kNamed.end() ? letters_of(strategy) : std::string(found->first);
 }
 
 std::optional<DataStrategy> data_strategy_named(std::string_view name) {
   const auto found =
-      std::ranges::find(named(), name, &std::pair<std::string_view, DataStrategy>::first);
-  if (found != named().end()) {
+      std::ranges::find(kNamed, name, &std::pair<std::string_view, DataStrategy>::first);
+  if (found != kNamed.end()) {
     return found->second;
   }
   if (name.size() != 3 || name.find_first_not_of(kLetters) != std::string_view::npos) {

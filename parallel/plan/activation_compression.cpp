@@ -85,21 +85,19 @@ std::optional<ActivationCompression> activation_compression(const CompressionPla
 }
 
 std::string activation_compression_json(const ActivationCompression& compression) {
-  std::vector<std::string> rows;
-  rows.reserve(compression.boundaries.size());
-  for (const ActivationCompression::Boundary& row : compression.boundaries) {
-    rows.push_back(fmt::format(R"({{"stage": {}, "after_layer": {}, "codec": {}}})",
-                               row.stage,
-                               row.after_layer,
-                               codec_setting_json(row.codec)));
-  }
+  const auto row_text = [](const ActivationCompression::Boundary& row) {
+    return fmt::format(R"({{"stage": {}, "after_layer": {}, "codec": {}}})",
+                       row.stage,
+                       row.after_layer,
+                       codec_setting_json(row.codec));
+  };
   return fmt::format(
       R"({{"seed": {}, "tokens": {}, "channels": {}, "tensor": {}, "boundaries": [{}]}})",
       compression.seed,
       compression.tokens,
       compression.channels,
       compression.tensor,
-      joined(rows, ", "));
+      joined_of(compression.boundaries, ", ", row_text));
 }
 
 std::optional<ActivationCompression> stored_activation_compression(const Checkpoint& checkpoint,

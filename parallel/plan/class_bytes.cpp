@@ -11,15 +11,11 @@ namespace {
 
 using schedule::TransferClass;
 
-bool is_of_pipeline(const TransferClass& members) {
-  return !schedule::is_once_a_step(members.phase);
-}
-
 void add(const std::vector<SentBytes>& rows,
          bool first_tensor_rank,
          std::map<TransferClass, ClassBytes>& classes) {
   for (const SentBytes& row : rows) {
-    if (!row.members || (!row.gradients && !is_of_pipeline(*row.members))) {
+    if (!row.members || (!row.gradients && schedule::is_once_a_step(row.members->phase))) {
       continue;
     }
     ClassBytes& bytes = classes[*row.members];
@@ -49,7 +45,7 @@ std::vector<ClassBytes> class_bytes(const MeshLists& lists, const CompressionPla
     list.push_back(classes[row.members]);
     list.back().members = row.members;
     list.back().is_priced = row.members.site == schedule::Site::parameter_gather ||
-                            (mesh.sums_in_passes() && !is_of_pipeline(row.members));
+                            (mesh.sums_in_passes() && schedule::is_once_a_step(row.members.phase));
   }
   return list;
 }
@@ -58,7 +54,7 @@ ClassBytes bytes_with(const MeshJob& job, const CompressionPlan::Class& row) {
   const CompressionPlan plan{.classes = {row}};
   const MeshLists lists(job);
   ClassBytes bytes{.members = row.members};
-  const bool piped = is_of_pipeline(row.members);
+  const bool piped = !schedule::is_once_a_step(row.members.phase);
   for (int pipeline = 0; pipeline < job.parallel.pipeline; ++pipeline) {
     const MeshPlace at{.pipeline = pipeline};
     for (const SentBytes& sent :

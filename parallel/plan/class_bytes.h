@@ -19,8 +19,6 @@ struct ClassBytes {
   std::vector<CodedMessage> compressed{};  // of the first tensor rank
   // A cost model has what its codecs send already (traffic_of).
   bool is_priced = false;
-
-  friend bool operator==(const ClassBytes&, const ClassBytes&) = default;
 };
 
 // Counts every class of the plan, to the byte, as the step's lists say. A gradient bucket counts

@@ -1,26 +1,12 @@
 #include "parallel/plan/class_costs.h"
 
+#include <algorithm>
+
 #include "compress/codec_bytes.h"
 
 namespace slackline {
 
 namespace {
-
-// Adds up what of_message() says of all messages.
-template <typename OfMessage>
-std::optional<CodecSeconds> added_up(const std::vector<CodedMessage>& messages,
-                                     const OfMessage& of_message) {
-  CodecSeconds sum;
-  for (const CodedMessage& message : messages) {
-    const std::optional<CodecCost> cost = of_message(message);
-    if (!cost) {
-      return std::nullopt;
-    }
-    sum.encode += message.encoded * cost->encode;
-    sum.decode += static_cast<double>(message.frames) * cost->decode;
-  }
-  return sum;
-}
 
 // Additions over ranks, one after the other; or one exchange, of gathered frames or of rows that
 // each go to their owner.
@@ -36,16 +22,23 @@ schedule::Rounds rounds_of(const CodedMessage& message) {
 
 std::optional<CodecSeconds> codec_seconds(const std::vector<CodedMessage>& messages,
                                           const StepCosts& costs) {
-  return added_up(messages, [&](const CodedMessage& message) {
-    return costs.of_codec(message.codec, message.shape);
-  });
+  const auto is_known = [&](const CodedMessage& message) {
+    return costs.of_codec(message.codec, message.shape).has_value();
+  };
+  return std::ranges::all_of(messages, is_known)
+             ? std::make_optional(codec_seconds_or_assumed(messages, costs))
+             : std::nullopt;
 }
 
 CodecSeconds codec_seconds_or_assumed(const std::vector<CodedMessage>& messages,
                                       const StepCosts& costs) {
-  return *added_up(messages, [&](const CodedMessage& message) {
-    return std::make_optional(codec_cost(costs, message.codec, message.shape));
-  });
+  CodecSeconds sum;
+  for (const CodedMessage& message : messages) {
+    const CodecCost cost = codec_cost(costs, message.codec, message.shape);
+    sum.encode += message.encoded * cost.encode;
+    sum.decode += static_cast<double>(message.frames) * cost.decode;
+  }
+  return sum;
 }
 
 schedule::ClassCost class_cost(const ClassBytes& members, const CodecSeconds& seconds) {

@@ -12,8 +12,7 @@ const CodecSetting* CompressionPlan::setting_of(const TransferClass& members) co
 }
 
 bool CompressionPlan::compresses_anything() const {
-  return std::any_of(
-      classes.begin(), classes.end(), [](const Class& row) { return row.codec.has_value(); });
+  return std::ranges::any_of(classes, [](const Class& row) { return row.codec.has_value(); });
 }
 
 bool CompressionPlan::compresses_any_of(schedule::Site site) const {

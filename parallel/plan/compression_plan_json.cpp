@@ -127,22 +127,18 @@ CompressionPlan fitted(const CompressionPlan& read, const std::vector<TransferCl
   return plan;
 }
 
-bool codes_gathers(const PlanFromStep& row) {
-  return row.plan.compresses_any_of(schedule::Site::parameter_gather);
-}
-
 }  // namespace
 
 std::string compression_plan_json(const PlanFromStep& plan) {
-  std::vector<std::string> rows;
-  rows.reserve(plan.plan.classes.size());
-  for (const CompressionPlan::Class& row : plan.plan.classes) {
-    rows.push_back(fmt::format(R"({{{}, "codec": {}, "reason": {}}})",
-                               transfer_class_members(row.members),
-                               codec_setting_json(row.codec),
-                               json_string(row.reason)));
-  }
-  return fmt::format(R"({{"from_step": {}, "classes": [{}]}})", plan.from_step, joined(rows, ", "));
+  const auto row_text = [](const CompressionPlan::Class& row) {
+    return fmt::format(R"({{{}, "codec": {}, "reason": {}}})",
+                       transfer_class_members(row.members),
+                       codec_setting_json(row.codec),
+                       json_string(row.reason));
+  };
+  return fmt::format(R"({{"from_step": {}, "classes": [{}]}})",
+                     plan.from_step,
+                     joined_of(plan.plan.classes, ", ", row_text));
 }
 
 PlanFromStep read_compression_plan(const std::string& json) {
@@ -153,17 +149,12 @@ PlanFromStep read_compression_plan(const std::string& json) {
 std::string plan_document(const PlanFromStep& in_force,
                           const PlanHistory& plans,
                           const CodecErrors& errors) {
-  std::vector<std::string> entries;
-  entries.reserve(plans.size());
-  for (const PlanFromStep& plan : plans) {
-    entries.push_back(compression_plan_json(plan));
-  }
   std::string document = compression_plan_json(in_force);
   document.pop_back();
-  document += fmt::format(R"(, "history": [{}])", joined(entries, ", "));
-  return document + fmt::format(R"(, "errors": [{}], "sampled_errors": [{}]}})",
-                                joined(codec_error_texts(errors.tried()), ", "),
-                                joined(codec_error_texts(errors.sampled()), ", "));
+  return document + fmt::format(R"(, "history": [{}], "errors": [{}], "sampled_errors": [{}]}})",
+                                joined_of(plans, ", ", compression_plan_json),
+                                joined_of(errors.tried(), ", ", codec_error_text),
+                                joined_of(errors.sampled(), ", ", codec_error_text));
 }
 
 StoredPlans read_plan_document(const std::string& document,
@@ -199,7 +190,9 @@ PlanHistory read_plan_file(const std::string& path,
                            const std::vector<TransferClass>& gathers) {
   PlanHistory plans = read_plans(path);
   require_order(plans);
-  if (std::ranges::any_of(plans, codes_gathers)) {
+  if (std::ranges::any_of(plans, [](const PlanFromStep& row) {
+        return row.plan.compresses_any_of(schedule::Site::parameter_gather);
+      })) {
     classes.insert(classes.end(), gathers.begin(), gathers.end());
   }
   for (PlanFromStep& row : plans) {

@@ -58,11 +58,8 @@ const Link& link_between(const CostModel& costs, int from, int to) {
   return found == costs.links.end() ? costs.link : found->second;
 }
 
-Seconds service_seconds(const Link& link, Bytes bytes) {
-  if (link.bytes_per_second <= 0.0) {
-    return {};
-  }
-  return {static_cast<double>(bytes.value) / link.bytes_per_second};
+Seconds service_seconds(const Link& link, double bytes) {
+  return {link.bytes_per_second > 0.0 ? bytes / link.bytes_per_second : 0.0};
 }
 
 Bytes transfer_bytes(const CostModel& costs, const TransferId& id) {

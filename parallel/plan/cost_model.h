@@ -91,8 +91,6 @@ struct ClassCost {
   Rounds rounds{.plain = 1};
   Seconds encode{};
   Seconds decode{};
-
-  friend bool operator==(const ClassCost&, const ClassCost&) = default;
 };
 
 struct CostModel {
@@ -118,8 +116,8 @@ struct CostModel {
 
 [[nodiscard]] const Link& link_between(const CostModel& costs, int from, int to);
 
-// How long the link is busy with it.
-[[nodiscard]] Seconds service_seconds(const Link& link, Bytes bytes);
+// How long the link is busy with so many bytes.
+[[nodiscard]] Seconds service_seconds(const Link& link, double bytes);
 
 // Returns the bytes of a message without a codec.
 [[nodiscard]] Bytes transfer_bytes(const CostModel& costs, const TransferId& id);

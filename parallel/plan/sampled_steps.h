@@ -14,8 +14,6 @@ inline constexpr std::int64_t kStepsToSettle = 3;
 struct SampledSteps {
   std::int64_t every = 0;     // steps whose number it divides; 0: none at all
   bool after_change = false;  // also kStepsToSettle steps after each plan's first step
-
-  friend bool operator==(const SampledSteps&, const SampledSteps&) = default;
 };
 
 // The same answer on all ranks, and in a run that was resumed, since the plans are the same.

@@ -86,20 +86,6 @@ struct PlacedOp {
   }
 };
 
-// Calls body(share, own ranks in the op's group of all that have the share).
-template <typename Body>
-void for_each_share(const PlacedOp& placed, int num_shares, Body body) {
-  const std::vector<int> all = ranks_at_place(placed.op(0), placed.lists.job().parallel);
-  for (int share = 0; share < num_shares; ++share) {
-    std::vector<int> ranks;
-    for (auto data = static_cast<std::size_t>(share); data < all.size();
-         data += static_cast<std::size_t>(num_shares)) {
-      ranks.push_back(all[data]);
-    }
-    body(share, ranks);
-  }
-}
-
 // Whether the plan has a codec for ops like this one. Its bucket, which takes longer to look at,
 // may still travel plain.
 bool may_code(const CompressionPlan& plan, const SyncOp& op) {
@@ -132,15 +118,21 @@ PlacedTraffic placed_traffic(const PlacedOp& placed,
   // Codecs of sums see which rows a share has, all else only how long it is.
   const bool sees_rows = first.may_be_coded && may_code(plan, first);
   const int shares = placed.shares_are_alike() && !sees_rows ? 1 : placed.num_shares();
+  const std::vector<int> at_place = ranks_at_place(first, placed.lists.job().parallel);
   PlacedTraffic all;
-  for_each_share(placed, shares, [&](int share, const std::vector<int>& ranks) {
+  for (int share = 0; share < shares; ++share) {
+    std::vector<int> ranks;  // all that have the share
+    for (auto data = static_cast<std::size_t>(share); data < at_place.size();
+         data += static_cast<std::size_t>(shares)) {
+      ranks.push_back(at_place[data]);
+    }
     OpTraffic own = traffic_of(placed.op(share), placed.rank(share), plan);
     all.sent += times * added_up(bytes_sent_by, own.calls, ranks, first.ranks);
     all.across += times * added_up(bytes_sent_across_by, own.calls, ranks, first.ranks);
     if (all.coded.empty()) {
       all.coded = std::move(own.coded);
     }
-  });
+  }
   return all;
 }
 
@@ -148,16 +140,11 @@ PlacedTraffic placed_traffic(const PlacedOp& placed,
 SentBytes tensor_bytes(const MeshLists& lists, const MeshPlace& place) {
   const MeshJob& job = lists.job();
   const RankPlan& rank = lists.at(place.pipeline).rank;
-  const int t = job.parallel.tensor;
   std::size_t bytes = 0;
   for (const ChunkSlice& chunk : rank.executor.chunks) {
     for (const TensorExchange& exchange :
          chunk_exchanges(job.model, chunk_options(rank.executor, chunk))) {
-      bytes += bytes_sent_by({.kind = exchange.kind,
-                              .elements = static_cast<std::size_t>(exchange.elements()),
-                              .element_size = exchange.element_bytes},
-                             place.tensor,
-                             t);
+      bytes += bytes_sent_by(exchange.call(), place.tensor, job.parallel.tensor);
     }
   }
   bytes *= static_cast<std::size_t>(job.parallel.data * job.num_micro_batches);

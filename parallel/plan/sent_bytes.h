@@ -25,8 +25,6 @@ struct CodedMessage {
   int frames = 1;                     // that a rank decodes, or as many rows as they have
   double encoded = 1.0;               // likewise, that it encodes
   int exchanges = 1;                  // one after the other, of messages that do not add
-
-  friend bool operator==(const CodedMessage&, const CodedMessage&) = default;
 };
 
 // Returns each codec's message of a sum, and a gather's frame of each segment.

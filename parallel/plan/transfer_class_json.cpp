@@ -48,16 +48,11 @@ std::vector<CodecError> read_codec_errors(JsonReader& document, std::string_view
   return errors;
 }
 
-std::vector<std::string> codec_error_texts(const std::vector<CodecError>& errors) {
-  std::vector<std::string> texts;
-  texts.reserve(errors.size());
-  for (const CodecError& error : errors) {
-    texts.push_back(fmt::format(R"({{{}, "codec": {}, "relative_error": {}}})",
-                                transfer_class_members(error.members),
-                                codec_setting_json(error.codec),
-                                error.relative_error));
-  }
-  return texts;
+std::string codec_error_text(const CodecError& error) {
+  return fmt::format(R"({{{}, "codec": {}, "relative_error": {}}})",
+                     transfer_class_members(error.members),
+                     codec_setting_json(error.codec),
+                     error.relative_error);
 }
 
 }  // namespace slackline

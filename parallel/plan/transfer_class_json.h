@@ -18,7 +18,7 @@ namespace slackline {
 // Reads a list of objects with these keys, "codec" and "relative_error". Absent: none.
 [[nodiscard]] std::vector<CodecError> read_codec_errors(JsonReader& document, std::string_view key);
 
-// Such objects, one text each.
-[[nodiscard]] std::vector<std::string> codec_error_texts(const std::vector<CodecError>& errors);
+// Such an object.
+[[nodiscard]] std::string codec_error_text(const CodecError& error);
 
 }  // namespace slackline

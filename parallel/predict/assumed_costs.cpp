@@ -17,10 +17,6 @@ using schedule::Seconds;
 // Weight, gradient and two moments are read, all but the gradient written: 7 floats.
 constexpr double kUpdateBytes = 28.0;
 
-bool has(const StepCosts& costs, CostKind kind) {
-  return costs.of_part(kind).has_value();
-}
-
 // Sums the pass over all virtual stages; nothing where one of them lacks it.
 std::optional<Seconds> measured_pass(const StepCosts& costs, int num_stages, bool forward) {
   Seconds sum{};
@@ -59,7 +55,7 @@ void add_scaled(StepCosts& costs,
                 double factor,
                 std::initializer_list<CostKind> kinds) {
   for (const CostKind kind : kinds) {
-    if (const auto share = shares.of_part(kind); share && !has(costs, kind)) {
+    if (const auto share = shares.of_part(kind); share && !costs.of_part(kind)) {
       costs.ops.push_back({.kind = kind, .seconds = factor * *share});
     }
   }
@@ -126,7 +122,7 @@ StepCosts with_parts(const MeshJob& job, StepCosts measured) {
                 CostKind::head_backward});
   }
   if (const auto seconds = measured_update(measured, job);
-      seconds && !has(measured, CostKind::element_update)) {
+      seconds && !measured.of_part(CostKind::element_update)) {
     measured.ops.push_back({.kind = CostKind::element_update, .seconds = *seconds});
   }
   return measured;

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <vector>
 
+#include "core/comm/links/cluster.h"
 #include "parallel/mesh/mesh.h"
-#include "parallel/predict/link_load.h"
+#include "parallel/plan/cost_model.h"
 
 namespace slackline {
 
@@ -12,8 +14,12 @@ namespace slackline {
 // of the pipeline exchanging at the same time. Where a group spans several links, its slowest
 // counts. REQUIRES, for each call: the cluster has a device for every rank.
 
-// Links with different latencies and speeds are compared at this size.
-inline constexpr double kTypicalBytes = 1 << 20;
+// Messages inside all of these groups of ranks: from each place in a group to each other one where
+// `is_sent`.
+[[nodiscard]] schedule::Link link_inside(
+    const std::vector<std::vector<int>>& groups,
+    const Cluster& cluster,
+    const std::function<bool(int from, int to)>& is_sent = [](int, int) { return true; });
 
 // Exchanges inside all groups of an axis at a place of the pipeline, or at every one (kEveryPlace).
 [[nodiscard]] schedule::Link group_link(const ParallelConfig& config,

@@ -15,117 +15,80 @@ using Way = Hierarchy::Way;
 // The members of every communicator of a kind, each list in the order of its ranks.
 using Members = std::vector<std::vector<int>>;
 
-enum class Between { everybody, ranks_of_group, same_place_of_next_group, same_places };
-
-bool is_sent(Between between, int from, int to, const Hierarchy& hierarchy, int size) {
-  const int m = hierarchy.ranks_in_group;
-  const bool same_group = from / m == to / m;
-  const bool same_place = from % m == to % m;
-  switch (between) {
-    case Between::everybody:
-      return true;
-    case Between::ranks_of_group:
-      return same_group;
-    case Between::same_place_of_next_group:
-      return to == (from + m) % size;
-    case Between::same_places:
-      return same_place;
-  }
-  return false;
-}
-
-schedule::Link link_between(Between between,
-                            const Members& members,
-                            const Hierarchy& hierarchy,
-                            const Cluster& cluster) {
-  std::vector<RankPair> messages;
-  for (const std::vector<int>& ranks : members) {
-    const int size = static_cast<int>(ranks.size());
-    for (int from = 0; from < size; ++from) {
-      for (int to = 0; to < size; ++to) {
-        if (from != to && is_sent(between, from, to, hierarchy, size)) {
-          messages.push_back({.from = ranks[static_cast<std::size_t>(from)],
-                              .to = ranks[static_cast<std::size_t>(to)]});
-        }
-      }
-    }
-  }
-  return slowest_link(cluster, messages, kTypicalBytes);
-}
-
 CollectiveLinks links_of(const Members& members,
                          const Hierarchy& hierarchy,
                          const Cluster& cluster) {
-  const auto between = [&](Between kind) {
-    return link_between(kind, members, hierarchy, cluster);
-  };
-  CollectiveLinks links =
-      direct_links(static_cast<int>(members.front().size()), between(Between::everybody));
-  if (hierarchy.num_groups(links.ranks) > 1) {
-    links.inside = between(Between::ranks_of_group);
-    links.to_group = between(Between::same_place_of_next_group);
-    links.to_groups = between(Between::same_places);
+  const int size = static_cast<int>(members.front().size());
+  const int m = hierarchy.ranks_in_group;
+  CollectiveLinks links = direct_links(size, link_inside(members, cluster));
+  if (hierarchy.num_groups(size) > 1) {
+    links.inside =
+        link_inside(members, cluster, [m](int from, int to) { return from / m == to / m; });
+    links.to_group = link_inside(
+        members, cluster, [m, size](int from, int to) { return to == (from + m) % size; });
+    links.to_groups =
+        link_inside(members, cluster, [m](int from, int to) { return from % m == to % m; });
   }
   return links;
 }
 
-// One message, with what the link is busy for it.
-struct MessageTimes {
-  Seconds service{};
-  Seconds latency{};
-
-  [[nodiscard]] Seconds seconds() const { return service + latency; }
-};
-
-MessageTimes message(const schedule::Link& link, double bytes) {
-  return {.service = {link.bytes_per_second > 0.0 ? bytes / link.bytes_per_second : 0.0},
-          .latency = link.latency};
+CollectiveTimes message(const schedule::Link& link, double bytes) {
+  return {.service = schedule::service_seconds(link, bytes), .latency = link.latency};
 }
 
 CollectiveTimes direct_times(const CollectiveLinks& links, const CollectiveCall& call) {
   const std::size_t bytes = call.elements * call.element_size;
   const auto all = static_cast<double>(bytes);
-  const MessageTimes slice = message(links.direct, all / links.ranks);
+  const CollectiveTimes slice = message(links.direct, all / links.ranks);
   if (call.kind != Kind::all_reduce) {
-    return {.service = slice.service, .latency = slice.latency};
+    return slice;
   }
   if (exchanges_all(bytes, links.ranks)) {
-    return {.service = message(links.direct, all).service, .latency = slice.latency};
+    return message(links.direct, all);
   }
   return {.service = 2.0 * slice.service, .exchanges = 2, .latency = slice.latency};
 }
 
-// A reduce-scatter or a gather, of which an element has `size_between` bytes between groups.
+// The messages of a reduce-scatter or a gather, of which an element has `size_between` bytes
+// between groups: sequential, all slices inside the group at once, or else one.
+struct GroupMessages {
+  CollectiveTimes inside{};
+  CollectiveTimes between{};
+
+  [[nodiscard]] bool between_is_longer() const { return between.seconds() > inside.seconds(); }
+};
+
+GroupMessages messages_of(const CollectiveLinks& links,
+                          const CollectiveCall& call,
+                          Way way,
+                          std::size_t size_between) {
+  const bool sequential = way == Way::sequential;
+  const double slice = static_cast<double>(call.elements) / links.ranks;
+  const double inside_bytes = slice * static_cast<double>(call.element_size);
+  return {
+      .inside = message(links.inside,
+                        (sequential ? call.hierarchy.num_groups(links.ranks) : 1) * inside_bytes),
+      .between = message(sequential ? links.to_groups : links.to_group,
+                         slice * static_cast<double>(size_between))};
+}
+
 CollectiveTimes half_times(const CollectiveLinks& links,
                            const CollectiveCall& call,
                            Way way,
                            std::size_t size_between) {
-  const double slice = static_cast<double>(call.elements) / links.ranks;
-  const double inside_bytes = slice * static_cast<double>(call.element_size);
-  const double between_bytes = slice * static_cast<double>(size_between);
-  const int g = call.hierarchy.num_groups(links.ranks);
+  const GroupMessages messages = messages_of(links, call, way, size_between);
+  const auto& [inside, between] = messages;
   if (way == Way::sequential) {
-    const MessageTimes inside = message(links.inside, g * inside_bytes);
-    const MessageTimes between = message(links.to_groups, between_bytes);
     return {.service = inside.service + between.service,
             .exchanges = 2,
             .latency = 0.5 * (inside.latency + between.latency)};
   }
-  const MessageTimes inside = message(links.inside, inside_bytes);
-  const MessageTimes between = message(links.to_group, between_bytes);
-  const MessageTimes& longer = between.seconds() > inside.seconds() ? between : inside;
+  const CollectiveTimes& longer = messages.between_is_longer() ? between : inside;
+  const int g = call.hierarchy.num_groups(links.ranks);
   const double others = g - 1.0;
   return {.service = inside.service + others * longer.service,
           .exchanges = g,
           .latency = (1.0 / g) * (inside.latency + others * longer.latency)};
-}
-
-CollectiveTimes sum_of(const CollectiveTimes& a, const CollectiveTimes& b) {
-  const int exchanges = a.exchanges + b.exchanges;
-  return {.service = a.service + b.service,
-          .exchanges = exchanges,
-          .latency = (1.0 / exchanges) * (static_cast<double>(a.exchanges) * a.latency +
-                                          static_cast<double>(b.exchanges) * b.latency)};
 }
 
 }  // namespace
@@ -172,19 +135,23 @@ CollectiveTimes times_of(const CollectiveLinks& links, const CollectiveCall& cal
   SL_CHECK(false, "the times of a " + std::string(name_of(call.kind)));
 }
 
+CollectiveTimes sum_of(const CollectiveTimes& a, const CollectiveTimes& b) {
+  const int exchanges = a.exchanges + b.exchanges;
+  return {.service = a.service + b.service,
+          .exchanges = exchanges,
+          .latency = (1.0 / exchanges) * (static_cast<double>(a.exchanges) * a.latency +
+                                          static_cast<double>(b.exchanges) * b.latency)};
+}
+
 int end_of(const CollectiveLinks& links, const CollectiveCall& call) {
   const Way way = way_of(call, links.ranks);
   if (way == Way::direct) {
     return links.direct.ends[0];
   }
-  const schedule::Link& link = way == Way::sequential ? links.to_groups : links.to_group;
-  const int slices_inside = way == Way::sequential ? call.hierarchy.num_groups(links.ranks) : 1;
-  const double slice = static_cast<double>(call.elements) / links.ranks;
-  const double inside_bytes = slices_inside * slice * static_cast<double>(call.element_size);
   const std::size_t size_between =
       call.kind == Kind::all_gather ? call.element_size : group_sum_size(call.element_size);
-  const Seconds between = message(link, slice * static_cast<double>(size_between)).seconds();
-  return between > message(links.inside, inside_bytes).seconds() ? link.ends[0] : -1;
+  const schedule::Link& link = way == Way::sequential ? links.to_groups : links.to_group;
+  return messages_of(links, call, way, size_between).between_is_longer() ? link.ends[0] : -1;
 }
 
 }  // namespace slackline

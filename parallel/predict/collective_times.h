@@ -56,6 +56,9 @@ struct CollectiveTimes {
                                        const CollectiveCall& call,
                                        Hierarchy::Way way);
 
+// Calls that follow one another. REQUIRES: one of them makes an exchange.
+[[nodiscard]] CollectiveTimes sum_of(const CollectiveTimes& a, const CollectiveTimes& b);
+
 // The adapter of a node (schedule::Link::ends) that the call passes for most of its time, so that
 // other stages' transfers over it go before or after; none: negative.
 [[nodiscard]] int end_of(const CollectiveLinks& links, const CollectiveCall& call);

@@ -27,17 +27,11 @@ constexpr Seconds kNoTime{1e-12};
 
 // What follows each other on a bucket's links.
 struct OpTimes {
-  Seconds service{};
-  int exchanges = 0;
+  CollectiveTimes all{.exchanges = 0};
   int sum_exchanges = 0;  // where each is a whole sum over its ranks
-  Seconds latency{};      // of one exchange, in the mean
-  Seconds longest{};      // service of one
+  Seconds longest{};      // service of one call
   Seconds coding{};       // in passes, before and behind what travels
-  int end = -1;           // of that one, as in schedule::Bucket
-
-  [[nodiscard]] Seconds seconds() const {
-    return service + static_cast<double>(exchanges) * latency;
-  }
+  int end = -1;           // of that call, as in schedule::Bucket
 };
 
 class DataAxisBuilder {
@@ -106,19 +100,12 @@ class DataAxisBuilder {
     for (const CollectiveCall& call : traffic.calls) {
       const CollectiveTimes own = times_of(links, call);
       // Of several calls the longest says what they wait for.
-      if (times.exchanges == 0 || times.longest < own.service) {
+      const bool is_first = times.all.exchanges == 0;
+      if (is_first || times.longest < own.service) {
         times.longest = own.service;
         times.end = end_of(links, call);
       }
-      times.service += own.service;
-      if (times.exchanges == 0) {
-        times.latency = own.latency;
-      } else if (own.exchanges > 0) {
-        const auto before = static_cast<double>(times.exchanges);
-        const auto more = static_cast<double>(own.exchanges);
-        times.latency = 1.0 / (before + more) * (before * times.latency + more * own.latency);
-      }
-      times.exchanges += own.exchanges;
+      times.all = is_first ? own : sum_of(times.all, own);
       CollectiveCall sum = call;
       sum.kind = TransferRecord::Kind::all_reduce;
       times.sum_exchanges += times_of(links, sum).exchanges;
@@ -141,12 +128,13 @@ class DataAxisBuilder {
   // their own, both pass and transfer wait for them.
   [[nodiscard]] Seconds waits(const OpTimes& times, Seconds computing) const {
     return model_.codecs_take_compute
-               ? times.coding + std::max(Seconds{}, times.seconds() - computing)
-               : std::max(Seconds{}, times.seconds() + times.coding - computing);
+               ? times.coding + std::max(Seconds{}, times.all.seconds() - computing)
+               : std::max(Seconds{}, times.all.seconds() + times.coding - computing);
   }
 
   static OpTimes together(const OpTimes& a, const OpTimes& b) {
-    return {.service = a.seconds() + b.seconds(), .coding = a.coding + b.coding};
+    return {.all = {.service = a.all.seconds() + b.all.seconds(), .exchanges = 0},
+            .coding = a.coding + b.coding};
   }
 
   void add_passes(int stage, const ChunkSlice& slice) {
@@ -214,23 +202,23 @@ class DataAxisBuilder {
                   const OpTimes& sums,
                   const OpTimes& gathers) {
     ChunkCosts& chunk = this->chunk(bucket.stage);
-    if (sums.exchanges > 0) {
+    if (sums.all.exchanges > 0) {
       chunk.data_reduction.push_back({.at = bucket.reduce_at,
-                                      .before = before.seconds(),
-                                      .seconds = sums.service,
-                                      .exchanges = {.latency = sums.latency,
-                                                    .plain = sums.exchanges,
+                                      .before = before.all.seconds(),
+                                      .seconds = sums.all.service,
+                                      .exchanges = {.latency = sums.all.latency,
+                                                    .plain = sums.all.exchanges,
                                                     .sum = sums.sum_exchanges},
                                       .end = shared_end(sums),
                                       .table = bucket.table,
                                       .tail = bucket.tail});
     }
-    if (gathers.exchanges > 0) {
+    if (gathers.all.exchanges > 0) {
       chunk.parameter_gather.insert(
           chunk.parameter_gather.begin(),
           {.at = bucket.gather_at,
-           .seconds = gathers.service,
-           .exchanges = {.latency = gathers.latency, .plain = gathers.exchanges},
+           .seconds = gathers.all.service,
+           .exchanges = {.latency = gathers.all.latency, .plain = gathers.all.exchanges},
            .end = shared_end(gathers)});
     }
   }
@@ -245,17 +233,18 @@ class DataAxisBuilder {
       model_.embedding_sync = axis_.costs->of_stage(0, CostKind::embedding_sync).value_or(kNoTime);
       return;
     }
-    if (const Seconds service = std::max(kNoTime, sums.service); model_.embedding_sync < service) {
+    if (const Seconds service = std::max(kNoTime, sums.all.service);
+        model_.embedding_sync < service) {
       model_.embedding_sync = service;
       model_.embedding_exchanges = {
-          .latency = sums.latency, .plain = sums.exchanges, .sum = sums.sum_exchanges};
+          .latency = sums.all.latency, .plain = sums.all.exchanges, .sum = sums.sum_exchanges};
     }
-    if (gathers.exchanges == 0) {
+    if (gathers.all.exchanges == 0) {
       return;
     }
     const schedule::Bucket gather{
-        .seconds = gathers.service,
-        .exchanges = {.latency = gathers.latency, .plain = gathers.exchanges}};
+        .seconds = gathers.all.service,
+        .exchanges = {.latency = gathers.all.latency, .plain = gathers.all.exchanges}};
     ChunkCosts& end = slice.embedding() ? model_.chunks.front() : model_.chunks.back();
     end.parameter_gather.insert(
         slice.embedding() ? end.parameter_gather.begin() : end.parameter_gather.end(), gather);

@@ -213,7 +213,8 @@ class CostModelBuilder {
   }
 
   void add_boundaries() {
-    const schedule::Bytes message{activation_elements() * size_of(job_.precision)};
+    const std::int64_t elements = job_.micro_batch.num_tokens() * job_.model.hidden;
+    const schedule::Bytes message{static_cast<std::size_t>(elements) * size_of(job_.precision)};
     for (ChunkCosts& chunk : model_.chunks) {
       chunk.forward_bytes = message;
       chunk.backward_bytes = message;
@@ -243,7 +244,7 @@ class CostModelBuilder {
       for (const TensorExchange& exchange :
            chunk_exchanges(job_.model, chunk_options(executor, slice(stage)))) {
         schedule::TensorSums sums{.count = 1,
-                                  .each = times_of(links, call_of(exchange)).seconds(),
+                                  .each = times_of(links, exchange.call()).seconds(),
                                   .bytes = bytes_of(exchange)};
         if (exchange.behind_previous) {
           sums.hidden = links.direct.latency;
@@ -282,17 +283,11 @@ class CostModelBuilder {
     return direct_links(mesh().tensor, group_link(mesh(), *links_, "tensor", kEveryPlace));
   }
 
-  static CollectiveCall call_of(const TensorExchange& exchange) {
-    return {.kind = exchange.kind,
-            .elements = static_cast<std::size_t>(exchange.elements()),
-            .element_size = exchange.element_bytes};
-  }
-
   // All ranks of a tensor group send them.
   [[nodiscard]] schedule::Bytes bytes_of(const TensorExchange& exchange) const {
     std::size_t bytes = 0;
     for (int rank = 0; rank < mesh().tensor; ++rank) {
-      bytes += bytes_sent_by(call_of(exchange), rank, mesh().tensor);
+      bytes += bytes_sent_by(exchange.call(), rank, mesh().tensor);
     }
     return {bytes};
   }
@@ -329,10 +324,6 @@ class CostModelBuilder {
     return {.layer = shares.layer_weight * whole,
             .head = (kTableShare * shares.head_backward) * whole,
             .model = &job_.model};
-  }
-
-  [[nodiscard]] std::size_t activation_elements() const {
-    return static_cast<std::size_t>(job_.micro_batch.num_tokens() * job_.model.hidden);
   }
 
   void add_update() {

@@ -41,14 +41,13 @@ Schedule forward_only(const ScheduleOptions& options) {
 
 SlotMap slots_in_turn(const Schedule& schedule, const std::vector<int>& num_slots) {
   SlotMap map{.num_slots = num_slots};
-  map.slots.assign(static_cast<std::size_t>(schedule.num_stages()),
-                   std::vector<int>(static_cast<std::size_t>(schedule.num_micro_batches), 0));
+  map.slots.assign(index(schedule.num_stages()),
+                   std::vector<int>(index(schedule.num_micro_batches), 0));
   for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
     int passes = 0;
     for (const Op& op : schedule.ranks[rank]) {
       if (op.kind == OpKind::forward) {
-        map.slots[static_cast<std::size_t>(op.chunk)][static_cast<std::size_t>(op.micro_batch)] =
-            passes++ % num_slots[rank];
+        map.slots[index(op.chunk)][index(op.micro_batch)] = passes++ % num_slots[rank];
       }
     }
   }

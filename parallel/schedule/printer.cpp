@@ -1,56 +1,28 @@
 #include "parallel/schedule/printer.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
+#include <string_view>
 #include <vector>
-
-#include "parallel/schedule/schedule_traits.h"
 
 namespace slackline::schedule {
 
 namespace {
 
-std::string letters(OpKind kind) {
-  switch (kind) {
-    case OpKind::receive_forward:
-      return "rF";
-    case OpKind::forward:
-      return "F";
-    case OpKind::send_forward:
-      return "sF";
-    case OpKind::receive_backward:
-      return "rB";
-    case OpKind::backward:
-      return "B";
-    case OpKind::backward_input:
-      return "I";
-    case OpKind::backward_weight:
-      return "W";
-    case OpKind::send_backward:
-      return "sB";
-    case OpKind::wait:
-      return "wait";
-  }
-  return "?";
-}
+// Of each OpKind, in their order.
+constexpr std::array<std::string_view, 9> kLetters = {
+    "rF", "F", "sF", "rB", "B", "I", "W", "sB", "wait"};
 
 std::string padded(std::string text, std::size_t width) {
   text.resize(std::max(width, text.size()), ' ');
   return text;
 }
 
-void trim_end(std::string& text) {
-  text.erase(text.find_last_not_of(' ') + 1);
-}
-
 }  // namespace
 
-std::string kind_name(Kind kind) {
-  return traits_of(kind).name;
-}
-
 std::string op_text(const Schedule& schedule, const Op& op) {
-  std::string text = letters(op.kind);
+  std::string text(kLetters.at(index(static_cast<int>(op.kind))));
   if (op.kind == OpKind::wait) {
     return text;
   }
@@ -84,7 +56,7 @@ std::string schedule_text(const Schedule& schedule, ShownOps shown) {
       line += ' ';
       line += padded(cell, width);
     }
-    trim_end(line);
+    line.erase(line.find_last_not_of(' ') + 1);
     text += line;
     text += '\n';
   }

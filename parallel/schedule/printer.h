@@ -11,8 +11,6 @@ namespace slackline::schedule {
 // second chunk). Transfers: rF and rB are receives, sF and sB sends; "wait" stands for itself.
 [[nodiscard]] std::string op_text(const Schedule& schedule, const Op& op);
 
-[[nodiscard]] std::string kind_name(Kind kind);  // as the config writes it
-
 enum class ShownOps { compute, all };
 
 // One row per rank, all ops of one width.

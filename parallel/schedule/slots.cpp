@@ -1,7 +1,6 @@
 #include "parallel/schedule/slots.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <iterator>
 
 namespace slackline::schedule {

@@ -184,7 +184,7 @@ std::string cost_file_text(const StepCosts& costs) {
          fmt::format("  \"ops\": {},\n  \"codecs\": {},\n  \"errors\": {},\n  \"links\": {}\n}}\n",
                      list_text(joined_of(costs.ops, kNextRow, op_text)),
                      list_text(joined_of(costs.codecs, kNextRow, codec_text)),
-                     list_text(joined(codec_error_texts(costs.errors.tried()), kNextRow)),
+                     list_text(joined_of(costs.errors.tried(), kNextRow, codec_error_text)),
                      list_text(joined(links, kNextRow)));
 }
 

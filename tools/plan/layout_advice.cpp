@@ -12,7 +12,7 @@
 #include "core/joined_text.h"
 #include "parallel/choose/compression_policy.h"
 #include "parallel/choose/critical_path.h"
-#include "parallel/schedule/printer.h"
+#include "parallel/schedule/schedule_traits.h"
 #include "tools/plan/compression_plans.h"
 #include "tools/plan/decided_groups.h"
 #include "tools/plan/memory_plan.h"
@@ -117,7 +117,7 @@ bool names_classes(const CompressConfig& compress) {
 }
 
 std::string name_of(const Layout& layout) {
-  return schedule::kind_name(layout.parallel.schedule);
+  return schedule::traits_of(layout.parallel.schedule).name;
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "parallel/plan/transfer_class_json.h"
 #include "parallel/predict/timeline/chrome_trace.h"
 #include "parallel/schedule/printer.h"
+#include "parallel/schedule/schedule_traits.h"
 #include "tools/plan/plan_text.h"
 
 namespace slackline {
@@ -131,7 +132,7 @@ std::string schedule_json(const schedule::Schedule& schedule) {
         return fmt::format("[{}]", joined_of(ops, ", ", name_of));
       });
   return fmt::format(
-      R"({{"kind": "{}", "ranks": [{}]}})", schedule::kind_name(schedule.kind), rows);
+      R"({{"kind": "{}", "ranks": [{}]}})", schedule::traits_of(schedule.kind).name, rows);
 }
 
 std::string totals_json(const StepPlan& plan) {

@@ -11,6 +11,7 @@
 #include "parallel/plan/sent_bytes.h"
 #include "parallel/predict/timeline/timeline_printer.h"
 #include "parallel/schedule/printer.h"
+#include "parallel/schedule/schedule_traits.h"
 #include "parallel/sync/rank_sync.h"
 #include "tools/plan/decided_groups.h"
 
@@ -99,7 +100,7 @@ std::string mesh_text(const StepPlan& plan) {
       plan.ranks.size() == 1 ? "" : "s",
       nodes,
       nodes == 1 ? "" : "s",
-      schedule::kind_name(plan.schedule.kind),
+      schedule::traits_of(plan.schedule.kind).name,
       blocking ? "blocking" : "asynchronous",
       shown_line(plan.costs_from),
       shown_line(plan.links_from),

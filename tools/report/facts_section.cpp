@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "parallel/schedule/printer.h"
+#include "parallel/schedule/schedule_traits.h"
 #include "tools/record/run_summary.h"
 #include "tools/report/charts/units.h"
 #include "tools/report/sections.h"
@@ -17,7 +17,7 @@ std::string layout_text(const RunRecord& run) {
                      parallel.tensor,
                      parallel.pipeline,
                      parallel.data,
-                     schedule::kind_name(run.plan.schedule.kind),
+                     schedule::traits_of(run.plan.schedule.kind).name,
                      run.config.num_micro_batches());
 }
 

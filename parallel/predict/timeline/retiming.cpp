@@ -9,14 +9,7 @@ namespace {
 
 constexpr double kRounding = 1e-12;
 
-bool is_late(NodeKind kind) {
-  return kind == NodeKind::data_reduction || kind == NodeKind::embedding_sync ||
-         kind == NodeKind::gradient_norm || kind == NodeKind::optimizer;
-}
-
-// Keeps the timeline's order of ops and of the messages they wait for. What follows the ranks'
-// lists at the end of a step (buckets, the embedding sync, the update) has none: no op waits for
-// it.
+// Keeps the timeline's order of ops and of the messages they wait for. Late nodes have none.
 GraphTimes times_in_order(const Graph& graph,
                           const CostModel& costs,
                           const std::vector<TransferClass>& classes) {

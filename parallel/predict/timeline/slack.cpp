@@ -53,18 +53,14 @@ std::vector<Seconds> slack_of(const Timeline& timeline) {
 
 std::vector<int> critical_path(const Timeline& timeline) {
   std::vector<int> path;
-  int id = static_cast<int>(
-      std::max_element(timeline.nodes.begin(),
-                       timeline.nodes.end(),
-                       [](const auto& a, const auto& b) { return a.end < b.end; }) -
-      timeline.nodes.begin());
+  const auto end_of = [](const TimelineNode& node) { return node.end.value; };
+  int id = static_cast<int>(std::ranges::max_element(timeline.nodes, {}, end_of) -
+                            timeline.nodes.begin());
   while (id != kNone) {
     path.push_back(id);
     const TimelineNode& node = timeline.nodes[index(id)];
-    const auto binding =
-        std::min_element(node.after.begin(), node.after.end(), [&](const Edge& a, const Edge& b) {
-          return play(timeline, node, a) < play(timeline, node, b);
-        });
+    const auto binding = std::ranges::min_element(
+        node.after, {}, [&](const Edge& edge) { return play(timeline, node, edge).value; });
     id = binding == node.after.end() ? kNone : binding->from;
   }
   std::reverse(path.begin(), path.end());

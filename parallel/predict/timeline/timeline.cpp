@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <utility>
 
 #include "parallel/predict/timeline/graph_times.h"
@@ -41,12 +42,10 @@ Timeline timeline_of(Graph graph, const CostModel& costs) {
 
 // The node that held up `node` longest; it has one.
 const TimelineNode& binding(const Timeline& timeline, const TimelineNode& node) {
-  const Edge& edge =
-      *std::max_element(node.after.begin(), node.after.end(), [&](const Edge& a, const Edge& b) {
-        return timeline.nodes[index(a.from)].end + a.lag <
-               timeline.nodes[index(b.from)].end + b.lag;
-      });
-  return timeline.nodes[index(edge.from)];
+  const auto allowed = [&](const Edge& edge) {
+    return (timeline.nodes[index(edge.from)].end + edge.lag).value;
+  };
+  return timeline.nodes[index(std::ranges::max_element(node.after, {}, allowed)->from)];
 }
 
 // Splits the idle time of a rank from `free` to `until` at the moment `awaited` was submitted.
@@ -94,39 +93,21 @@ Seconds count_ops(const Timeline& timeline, const std::vector<int>& list, RankTi
   return free;
 }
 
-// What comes after the ranks' lists, in order of time.
-struct Tail {
-  std::vector<int> transfers;
-  std::vector<int> updates;
-};
-
-Tail tail_of(const Timeline& timeline) {
-  Tail tail;
-  for (const int id : timeline.order) {
-    const NodeKind kind = timeline.nodes[index(id)].kind;
-    if (kind == NodeKind::data_reduction || kind == NodeKind::embedding_sync) {
-      tail.transfers.push_back(id);
-    } else if (kind == NodeKind::gradient_norm || kind == NodeKind::optimizer) {
-      tail.updates.push_back(id);
-    }
-  }
-  return tail;
-}
-
 // Counts from the end of a rank's list to the end of the step: its buckets, the embedding sync, the
 // wait for other ranks, the update, the wait for the slowest one.
-void count_tail(
-    const Timeline& timeline, const Tail& tail, int rank, Seconds free, RankTimes& times) {
-  for (const int id : tail.transfers) {
+void count_tail(const Timeline& timeline,
+                const std::vector<int>& tail,
+                int rank,
+                Seconds free,
+                RankTimes& times) {
+  for (const int id : tail) {
     const TimelineNode& node = timeline.nodes[index(id)];
-    if (node.rank == rank || node.peer == rank) {
-      count_idle(times, node, free, node.end);
-      free = std::max(free, node.end);
-    }
-  }
-  for (const int id : tail.updates) {
-    const TimelineNode& node = timeline.nodes[index(id)];
-    if (node.rank == rank || node.kind == NodeKind::gradient_norm) {
+    if (is_transfer(node.kind)) {
+      if (node.rank == rank || node.peer == rank) {
+        count_idle(times, node, free, node.end);
+        free = std::max(free, node.end);
+      }
+    } else if (node.rank == rank || node.kind == NodeKind::gradient_norm) {
       times.bubble += node.start - free;
       times.update += node.duration();
       free = node.end;
@@ -142,7 +123,10 @@ Timeline make_timeline(const Schedule& schedule, const CostModel& costs) {
   const std::vector<std::vector<int>> rank_ops = graph.rank_ops;
   Timeline timeline = timeline_of(std::move(graph), costs);
   correct_ready(timeline);
-  const Tail tail = tail_of(timeline);
+  std::vector<int> tail;  // in order of time: transfers, then the update, which waits for them
+  std::ranges::copy_if(timeline.order, std::back_inserter(tail), [&](int id) {
+    return is_late(timeline.nodes[index(id)].kind);
+  });
   for (int rank = 0; rank < schedule.num_ranks; ++rank) {
     RankTimes& times = timeline.ranks.emplace_back();
     const Seconds end = count_ops(timeline, rank_ops[index(rank)], times);
@@ -165,6 +149,11 @@ double bubble_share(const Timeline& timeline) {
 bool is_transfer(NodeKind kind) {
   return kind == NodeKind::transfer || kind == NodeKind::data_reduction ||
          kind == NodeKind::embedding_sync || kind == NodeKind::parameter_gather;
+}
+
+bool is_late(NodeKind kind) {
+  return kind == NodeKind::data_reduction || kind == NodeKind::embedding_sync ||
+         kind == NodeKind::gradient_norm || kind == NodeKind::optimizer;
 }
 
 bool is_empty_part(const TimelineNode& node) {

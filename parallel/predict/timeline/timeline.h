@@ -95,6 +95,10 @@ struct Timeline {
 // Whether a node transfers, once a step or across a boundary: it then is of a class.
 [[nodiscard]] bool is_transfer(NodeKind kind);
 
+// Whether a node follows the ranks' lists at the end of a step: buckets, the embedding sync, the
+// update. No op waits for it.
+[[nodiscard]] bool is_late(NodeKind kind);
+
 // Whether a node is of a codec that is not there: nothing to be shown.
 [[nodiscard]] bool is_empty_part(const TimelineNode& node);
 

@@ -107,7 +107,7 @@ class GraphBuilder {
                                  .op = op,
                                  .members = members,
                                  .bytes = bytes},
-                        .timing = {.bytes = service_seconds(link, plain),
+                        .timing = {.bytes = service_seconds(link, static_cast<double>(plain.value)),
                                    .arrival = link.latency,
                                    .decodes = beside},
                         .has_codec = true,

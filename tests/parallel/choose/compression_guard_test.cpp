@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "compress/codec_traits.h"
 #include "core/comm/world.h"
 #include "parallel/channel/gradient_sample.h"
 #include "parallel/choose/compression_policy.h"
@@ -75,6 +76,11 @@ std::string outcome(const MeshJob& job,
   }
   const CodecSetting* codec = next->plan.plan.setting_of(members);
   return codec == nullptr ? "off" : short_text(*codec);
+}
+
+std::optional<CodecSetting> tightened(const CodecSetting& setting) {
+  const CodecTraits& traits = traits_of(setting.kind);
+  return traits.finer == nullptr ? std::nullopt : traits.finer(setting);
 }
 
 }  // namespace
