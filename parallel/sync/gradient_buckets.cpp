@@ -72,15 +72,7 @@ std::vector<GradientBucket> gradient_buckets(const std::vector<Parameter>& param
 
 std::ptrdiff_t chunk_of(const GradientBucket::Unit& unit, const std::vector<ChunkSlice>& chunks) {
   const auto holds = [&unit](const ChunkSlice& chunk) {
-    switch (unit.first) {
-      case ModelPart::embedding:
-        return chunk.embedding;
-      case ModelPart::head:
-        return chunk.head;
-      case ModelPart::layer:
-        break;
-    }
-    return chunk.first_layer <= unit.second && unit.second < chunk.last_layer;
+    return chunk.has_part(unit.first, unit.second);
   };
   return std::ranges::find_if(chunks, holds) - chunks.begin();
 }
