@@ -216,11 +216,7 @@ Tensor BucketMemory::elements_of(const SyncOp& op) const {
 
 OptimizedTensor BucketMemory::optimized(const OptimizerPiece& piece, WeightDecay decay) const {
   const Parameter& parameter = *piece.parameter;
-  std::size_t bucket = 0;
-  while (std::ranges::find(plan_->buckets[bucket].holds, &parameter) ==
-         plan_->buckets[bucket].holds.end()) {
-    ++bucket;
-  }
+  const std::size_t bucket = bucket_of(parameter, plan_->buckets);
   const BucketPlace& place = plan_->places[bucket];
   const std::size_t first =
       parameter.first_element - plan_->buckets[bucket].first + piece.range.begin;

@@ -70,6 +70,13 @@ std::vector<GradientBucket> gradient_buckets(const std::vector<Parameter>& param
   return buckets;
 }
 
+std::size_t bucket_of(const Parameter& parameter, const std::vector<GradientBucket>& buckets) {
+  const auto holds = [&parameter](const GradientBucket& bucket) {
+    return std::ranges::find(bucket.holds, &parameter) != bucket.holds.end();
+  };
+  return static_cast<std::size_t>(std::ranges::find_if(buckets, holds) - buckets.begin());
+}
+
 std::ptrdiff_t chunk_of(const GradientBucket::Unit& unit, const std::vector<ChunkSlice>& chunks) {
   const auto holds = [&unit](const ChunkSlice& chunk) {
     return chunk.has_part(unit.first, unit.second);
