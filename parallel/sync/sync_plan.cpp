@@ -44,8 +44,8 @@ schedule::TransferClass gradient_class(const Parameter& parameter,
   if (is_vectors(bucket.kind)) {  // of all chunks: counted with the first
     return {.site = Site::data_gradient, .stage = place, .phase = Phase::tail};
   }
-  const auto chunk = static_cast<int>(
-      chunk_of({parameter.spec.part, parameter.spec.layer}, rank.slice.chunks));
+  const auto chunk =
+      static_cast<int>(chunk_of({parameter.spec.part, parameter.spec.layer}, rank.slice.chunks));
   const bool tail = ends_with(rank.slice.chunks[static_cast<std::size_t>(chunk)], bucket);
   return {.site = Site::data_gradient,
           .stage = chunk * rank.sync.pipeline_size + place,
