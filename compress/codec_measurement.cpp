@@ -171,7 +171,7 @@ class Measured {
   }
 
   void pass(StreamView stream, const MessageKey& key, CodecTimes& times) {
-    const Tensor frame = frame_.view(DType::u8, {static_cast<std::int64_t>(frame_.bytes())});
+    const Tensor frame = frame_.row(DType::u8);
     {
       const TimedCall timed(times.encode);
       codec_->encode(stream, matrix_, owed_, key, frame);

@@ -4,8 +4,8 @@
 
 namespace slackline {
 
-bool ChunkSlice::has_part_of(const ParameterSpec& spec) const {
-  switch (spec.part) {
+bool ChunkSlice::has_part(ModelPart part, int layer) const {
+  switch (part) {
     case ModelPart::embedding:
       return embedding;
     case ModelPart::head:
@@ -13,7 +13,7 @@ bool ChunkSlice::has_part_of(const ParameterSpec& spec) const {
     case ModelPart::layer:
       break;
   }
-  return first_layer <= spec.layer && spec.layer < last_layer;
+  return first_layer <= layer && layer < last_layer;
 }
 
 std::vector<int> ModelSlice::layers() const {
@@ -31,7 +31,7 @@ bool ModelSlice::holds(const ParameterSpec& spec, const ModelConfig& config) con
   const bool second_copy =
       spec.role == ParameterRole::token_embedding && head() && config.tie_embeddings;
   return second_copy || std::any_of(chunks.begin(), chunks.end(), [&](const ChunkSlice& chunk) {
-           return chunk.has_part_of(spec);
+           return chunk.has_part(spec.part, spec.layer);
          });
 }
 

@@ -18,8 +18,8 @@ struct ChunkSlice {
 
   [[nodiscard]] int num_layers() const { return last_layer - first_layer; }
 
-  // Whether the part that a parameter belongs to is here. A tied table belongs to the embedding.
-  [[nodiscard]] bool has_part_of(const ParameterSpec& spec) const;
+  // Whether a part, or a layer, is here. A tied table belongs to the embedding.
+  [[nodiscard]] bool has_part(ModelPart part, int layer) const;
 };
 
 [[nodiscard]] inline ChunkSlice whole_chunk(const ModelConfig& config) {

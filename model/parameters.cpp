@@ -162,12 +162,11 @@ Parameters::Parameters(const ModelConfig& config, const Options& options)
 }
 
 Tensor Parameters::all_weights() const {
-  return weights_.view(DType::f32, {static_cast<std::int64_t>(weights_.bytes() / sizeof(float))});
+  return weights_.row(DType::f32);
 }
 
 Tensor Parameters::all_gradients() const {
-  return gradients_.view(DType::f32,
-                         {static_cast<std::int64_t>(gradients_.bytes() / sizeof(float))});
+  return gradients_.row(DType::f32);
 }
 
 // Gaps travel with the ranges they lie in: they are zero, and stay so.

@@ -70,6 +70,11 @@ class Buffer {
   // View of `shape` elements starting `offset` bytes in. REQUIRES: it fits.
   [[nodiscard]] Tensor view(DType dtype, Shape shape, std::size_t offset = 0) const;
 
+  // All of it as one row. REQUIRES: it holds whole elements.
+  [[nodiscard]] Tensor row(DType dtype) const {
+    return view(dtype, {static_cast<std::int64_t>(bytes_ / size_of(dtype))});
+  }
+
   // Done when the call returns. Untouched memory stays so: nobody reads it.
   void fill_zero();
 

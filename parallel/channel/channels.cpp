@@ -18,23 +18,18 @@ constexpr std::uint64_t kSendersOfWorker = std::uint64_t{1} << 20U;
 }  // namespace
 
 Channels::Channels(const Options& options,
-                   const Peers& peers,
+                   const ChannelPeers& peers,
                    const std::vector<SumChannel::Options>& sums,
                    const std::vector<GatherChannel::Options>& gathers)
     : options_(options),
-      peers_(peers),
       boundaries_(options.boundaries),
-      routes_{.forward = peers.forward,
-              .backward = peers.backward,
-              .replica = peers.replica,
-              .replicas = peers.replicas,
+      routes_{.peers = peers,
               .tensor_rank = peers.tensor->rank(),
               .share = options.boundaries.share(),
               .seed = options.seed},
       sums_(sums.begin(), sums.end()),
       gathers_(gathers.begin(), gathers.end()),
-      tensor_(*peers.tensor, options.sequence_parallel, routes_),
-      errors_(options.errors) {
+      tensor_(*peers.tensor, options.sequence_parallel, routes_) {
   if (!options_.plans.empty()) {
     put_in_force(1);
   }
@@ -58,7 +53,8 @@ void Channels::begin_step(std::int64_t step) {
 }
 
 void Channels::begin_sum(std::size_t sum) {
-  const auto worker = static_cast<std::uint64_t>(peers_.replica / peers_.data->size());
+  const ChannelPeers& peers = routes_.peers;
+  const auto worker = static_cast<std::uint64_t>(peers.replica / peers.data->size());
   sums_[sum].begin({.seed = options_.seed, .step = step_, .sender = worker * kSendersOfWorker},
                    keeping_);
 }
@@ -138,13 +134,13 @@ std::vector<CodecTimes> Channels::take_times() {
 
 std::vector<ChannelState> Channels::state() {
   rest();
+  const StateRanks ranks{.tensor = routes_.tensor_rank,
+                         .tensor_size = routes_.peers.tensor->size(),
+                         .data = routes_.peers.data->rank(),
+                         .data_size = routes_.peers.data->size()};
   std::vector<ChannelState> list;
   for (Channel* channel : all()) {
-    channel->add_state({.tensor = peers_.tensor->rank(),
-                        .tensor_size = peers_.tensor->size(),
-                        .data = peers_.data->rank(),
-                        .data_size = peers_.data->size()},
-                       list);
+    channel->add_state(ranks, list);
   }
   return list;
 }

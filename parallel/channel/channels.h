@@ -38,19 +38,9 @@ class Channels {
     CodecMaker codecs = make_real_codec;
   };
 
-  // The groups of the rank's mesh; they outlive the channels.
-  struct Peers {
-    Communicator* tensor = nullptr;
-    Communicator* data = nullptr;
-    Communicator* forward = nullptr;  // the ranks of one pipeline, once for each direction
-    Communicator* backward = nullptr;
-    int replica = 0;  // this rank's among the data ranks of all workers
-    int replicas = 1;
-  };
-
   // `sums`: of gradients, in the order of the sync plan; `gathers`: of buckets in slots.
   Channels(const Options& options,
-           const Peers& peers,
+           const ChannelPeers& peers,
            const std::vector<SumChannel::Options>& sums,
            const std::vector<GatherChannel::Options>& gathers = {});
 
@@ -116,7 +106,7 @@ class Channels {
   void add_plan(PlanFromStep plan);
 
   // What codecs were measured to lose so far; the same on all ranks, and saved with the plans.
-  [[nodiscard]] CodecErrors& errors() { return errors_; }
+  [[nodiscard]] CodecErrors& errors() { return options_.errors; }
 
   // What was measured in the step that ended last, where that was a sampled one; what
   // ranks have to tell each other for it begins to travel, which all ranks call this for.
@@ -144,7 +134,6 @@ class Channels {
   void rest();
 
   Options options_;
-  Peers peers_;
   BoundaryCodecs boundaries_;
   MessageRoutes routes_;
   std::vector<SumChannel> sums_;
@@ -157,7 +146,6 @@ class Channels {
   std::int64_t in_force_from_ = 0;  // the plan's from_step; 0: none yet
   bool samples_ = false;            // in the current step
   std::vector<Buffer> kept_;
-  CodecErrors errors_;
 };
 
 }  // namespace slackline

@@ -171,8 +171,7 @@ void CodecFilter::pass_through(Shares& shares, const Tensor& group, std::uint64_
     for (const CodecState& state : share.codec->state()) {
       cast(*stream_, share.first_state.view(DType::f32, state.data.shape()), state.data);
     }
-    const Tensor frame =
-        share.frame.view(DType::u8, {static_cast<std::int64_t>(share.frame.bytes())});
+    const Tensor frame = share.frame.row(DType::u8);
     share.codec->encode(*stream_, {matrix}, {}, key, frame);
     share.codec->decode(*stream_, frame, {matrix}, false);
   }

@@ -15,10 +15,6 @@ namespace slackline {
 
 namespace {
 
-Tensor row(const Buffer& buffer, std::size_t first, std::size_t bytes) {
-  return buffer.view(DType::u8, {static_cast<std::int64_t>(bytes)}, first);
-}
-
 void copy(const Tensor& from, const Tensor& to) {
   SL_CHECK_EQ(from.num_elements(), to.num_elements());
   const HostTensor read(from);
@@ -168,8 +164,7 @@ void CompressedSum::begin_sums(const CodecStream& at, Communicator& group, const
 void CompressedSum::begin_frames(const CodecStream& at,
                                  Communicator& group,
                                  const MessageKey& key) {
-  const std::size_t bytes = codec_->frame_bytes();
-  const Tensor own = row(frames_, static_cast<std::size_t>(group.rank()) * bytes, bytes);
+  const Tensor own = frame_of(group.rank());
   TransferWork work{.worker = at.worker};
   work.before = [this, stream = at.stream, key, own] {
     take_raw_sample(stream);
@@ -181,7 +176,7 @@ void CompressedSum::begin_frames(const CodecStream& at,
     add_frames(stream);
     take_sent_sample(stream);
   };
-  transfers_.push_back(group.all_gather(row(frames_, 0, frames_.bytes()), note_of(plan_), work));
+  transfers_.push_back(group.all_gather(frames_.row(DType::u8), note_of(plan_), work));
 }
 
 void CompressedSum::encode(StreamView stream, const MessageKey& key, const Tensor& frame) {
@@ -310,12 +305,15 @@ void CompressedSum::adopt(CompressedSum& before) {
   }
 }
 
+Tensor CompressedSum::frame_of(int rank) const {
+  const auto bytes = static_cast<std::int64_t>(codec_->frame_bytes());
+  return frames_.row(DType::u8).rows(rank * bytes, (rank + 1) * bytes);
+}
+
 void CompressedSum::add_frames(StreamView stream) {
   const TimedCall timed(decode_times_, plan_.ranks);
-  const std::size_t bytes = codec_->frame_bytes();
   for (int rank = 0; rank < plan_.ranks; ++rank) {
-    const Tensor frame = row(frames_, static_cast<std::size_t>(rank) * bytes, bytes);
-    codec_->decode(stream, frame, gradients_, rank > 0);
+    codec_->decode(stream, frame_of(rank), gradients_, rank > 0);
   }
   stream.synchronize();
 }

@@ -70,6 +70,7 @@ class CompressedSum {
   void begin_second_shot(const CodecStream& at, Communicator& group, const MessageKey& key);
   void encode(StreamView stream, const MessageKey& key, const Tensor& frame);
   void settle(StreamView stream, const Tensor& frame);
+  [[nodiscard]] Tensor frame_of(int rank) const;
   void add_frames(StreamView stream);
 
   void take_raw_sample(StreamView stream);

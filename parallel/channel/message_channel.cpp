@@ -153,17 +153,18 @@ BoundaryCodec* MessageChannel::boundary_codec(const Op& op) const {
 }
 
 Communicator& MessageChannel::group_of(const Op& op) const {
-  return schedule::is_forward_transfer(op.kind) ? *routes_->forward : *routes_->backward;
+  return schedule::is_forward_transfer(op.kind) ? *routes_->peers.forward
+                                                : *routes_->peers.backward;
 }
 
 MessageKey MessageChannel::key_of(const Op& op, const BoundaryCodec& codec) const {
-  return {
-      .seed = routes_->seed,
-      .step = routes_->passes->step,
-      .micro_batch = static_cast<std::uint64_t>(op.micro_batch),
-      .sender = static_cast<std::uint64_t>(op.micro_batch * routes_->replicas + routes_->replica),
-      .first_element =
-          static_cast<std::uint64_t>(routes_->tensor_rank) * codec.end().shape.num_elements()};
+  const ChannelPeers& peers = routes_->peers;
+  return {.seed = routes_->seed,
+          .step = routes_->passes->step,
+          .micro_batch = static_cast<std::uint64_t>(op.micro_batch),
+          .sender = static_cast<std::uint64_t>(op.micro_batch * peers.replicas + peers.replica),
+          .first_element =
+              static_cast<std::uint64_t>(routes_->tensor_rank) * codec.end().shape.num_elements()};
 }
 
 }  // namespace slackline

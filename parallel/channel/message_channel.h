@@ -21,12 +21,19 @@ struct PassesOfStep {
   KeptMessages* keeps = nullptr;  // of each class what is sent first; null: nothing is kept
 };
 
-// What all messages of a rank with other stages have in common.
-struct MessageRoutes {
+// The groups of a rank's mesh; they outlive the channels.
+struct ChannelPeers {
+  Communicator* tensor = nullptr;
+  Communicator* data = nullptr;
   Communicator* forward = nullptr;  // the ranks of one pipeline, once for each direction
   Communicator* backward = nullptr;
-  int replica = 0;  // of the data ranks of all workers
+  int replica = 0;  // this rank's among the data ranks of all workers
   int replicas = 1;
+};
+
+// What all messages of a rank with other stages have in common.
+struct MessageRoutes {
+  ChannelPeers peers{};
   int tensor_rank = 0;
   MatrixShape share{};  // of a boundary tensor, as codecs see it
   std::uint64_t seed = 0;
@@ -44,8 +51,6 @@ class MessageChannel {
   // `routes` outlives this.
   explicit MessageChannel(const MessageRoutes& routes) : routes_(&routes) {}
 
-  // What a sending rank has: its share of the boundary tensor, and where a gradient is sent, its
-  // share of the input of the stage that sends.
   using Outgoing = BoundaryCodec::Outgoing;
 
   // Begins a transfer; what it may overwrite has been waited for.

@@ -71,7 +71,7 @@ MessageSums try_on(const KeptMessages::Message& message,
   const Shape shape{message.shape.rows, message.shape.columns};
   const Buffer decoded = make_buffer("tried", DType::f32, shape, backing);
   const Buffer memory("frame", codec->frame_bytes(), backing);
-  const Tensor frame = memory.view(DType::u8, {static_cast<std::int64_t>(memory.bytes())});
+  const Tensor frame = memory.row(DType::u8);
   const Tensor out = decoded.view(DType::f32, shape);
   Stream stream(workers, codec->workspace_bytes(workers), "codec");
   const int runs = traits_of(setting.kind).trains ? kWarmRuns + 1 : 1;

@@ -16,12 +16,9 @@ OuterChannel::OuterChannel(const Options& options) : options_(options) {
       *options_.pieces,
       *options_.codec,
       {.workers = options_.group->size(), .worker = options_.group->rank(), .seed = options_.seed});
-  if (!plan_.plain.empty()) {
-    packed_ = make_buffer("plain differences",
-                          DType::f32,
-                          {static_cast<std::int64_t>(elements_of(plan_.plain))},
-                          backing_of(options_.workers.device));
-  }
+  packed_ = Buffer("plain differences",
+                   elements_of(plan_.plain) * size_of(DType::f32),
+                   backing_of(options_.workers.device));
   coded_.reserve(plan_.sums.size());
   for (const CodedSum& sum : plan_.sums) {
     coded_.emplace_back(sum, options_.differences, options_.codecs);
@@ -60,9 +57,7 @@ void OuterChannel::begin_coded(StreamView stream, std::int64_t step) {
   stream.synchronize();  // codecs' stream does not know of it
   for (const Slice& slice : outer_transfers(elements_of(plan_.plain))) {
     transfers_.push_back(
-        options_.group->all_reduce(packed_.view(DType::f32,
-                                                {static_cast<std::int64_t>(slice.count())},
-                                                slice.begin * size_of(DType::f32)),
+        options_.group->all_reduce(part_of(packed_.row(DType::f32), slice),
                                    {.what = "outer round beside what is compressed"}));
   }
   for (CompressedSum& sum : coded_) {

@@ -22,11 +22,9 @@ void SumChannel::obey(const CompressionPlan& plan, const CodecMaker& maker) {
       made.adopt(old);
     }
   }
-  packed_ = plan_.plain.empty() ? Buffer()
-                                : make_buffer("plain gradients",
-                                              DType::f32,
-                                              {static_cast<std::int64_t>(elements_of(plan_.plain))},
-                                              backing_of(options_.gradient.device()));
+  packed_ = Buffer("plain gradients",
+                   elements_of(plan_.plain) * size_of(DType::f32),
+                   backing_of(options_.gradient.device()));
 }
 
 void SumChannel::begin(const MessageKey& key, const std::optional<Keeping>& keeping) {
@@ -71,7 +69,7 @@ void SumChannel::begin_coded(const MessageKey& key) {
   };
   if (!plan_.plain.empty()) {
     transfer_ = options_.group->all_reduce(
-        packed_.view(DType::f32, {static_cast<std::int64_t>(elements_of(plan_.plain))}),
+        packed_.row(DType::f32),
         {.what = "gradients beside compressed ones"},
         plan_.order,
         {.worker = at.worker, .before = copies(Packing::pack), .after = copies(Packing::unpack)});

@@ -17,10 +17,6 @@ void fill_rest(StreamView stream, const Tensor& slice, std::int64_t used) {
   }
 }
 
-Tensor row(const Buffer& buffer, DType dtype) {
-  return buffer.view(dtype, {static_cast<std::int64_t>(buffer.bytes() / size_of(dtype))});
-}
-
 }  // namespace
 
 SumSlices::SumSlices(const Options& options, Codecs codecs)
@@ -39,7 +35,7 @@ SumSlices::SumSlices(const Options& options, Codecs codecs)
 }
 
 Tensor SumSlices::addends() const {
-  return row(sent_, DType::bf16);
+  return sent_.row(DType::bf16);
 }
 
 Tensor SumSlices::slice_of(const Tensor& all, int rank) const {
@@ -82,15 +78,15 @@ void SumSlices::collect(StreamView stream, const Tensor& addend) const {
 }
 
 Tensor SumSlices::frame() const {
-  return row(frame_, DType::u8);
+  return frame_.row(DType::u8);
 }
 
 Tensor SumSlices::sent() const {
-  return row(sent_, DType::u8);
+  return sent_.row(DType::u8);
 }
 
 Tensor SumSlices::received() const {
-  return row(received_, DType::u8);
+  return received_.row(DType::u8);
 }
 
 void SumSlices::cut(StreamView stream) const {

@@ -126,7 +126,7 @@ double updated_elements(const MeshLists& lists, int stage) {
                         static_cast<double>(elements_of(rank.plan.places[i].owned));
     const bool is_copy = two_copies && bucket.kind == Kind::table && chunk.head;
     for (const Parameter* parameter : bucket.holds) {
-      if (is_copy || chunk.has_part_of(parameter->spec)) {
+      if (is_copy || chunk.has_part(parameter->spec.part, parameter->spec.layer)) {
         sum += static_cast<double>(Arena::aligned_bytes(DType::f32, parameter->shard.shape)) /
                sizeof(float) / shares;
       }

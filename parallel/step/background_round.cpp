@@ -35,10 +35,9 @@ BackgroundRound::BackgroundRound(MeshModel& model, OuterMemory& memory, Communic
       group_(&group),
       shares_(outer_shares(model.pieces())),
       owned_(owned_transfers(shares_, group.rank(), group.size())),
-      start_(make_buffer("next start of outer rounds",
-                         DType::f32,
-                         {static_cast<std::int64_t>(elements_of(shares_))},
-                         backing_of(model.stream().device()))),
+      start_("next start of outer rounds",
+             elements_of(shares_) * size_of(DType::f32),
+             backing_of(model.stream().device())),
       stream_({.name = "update of rounds",
                .device = model.stream().device(),
                .num_threads = model.options().num_threads,
@@ -56,9 +55,7 @@ BackgroundRound::~BackgroundRound() {
 }
 
 Tensor BackgroundRound::part_of_start(const Slice& elements) const {
-  const Tensor all =
-      start_.view(DType::f32, {static_cast<std::int64_t>(start_.bytes() / sizeof(float))});
-  return part_of(all, elements);
+  return part_of(start_.row(DType::f32), elements);
 }
 
 Slice BackgroundRound::place_of(const OwnedTransfer& transfer, const OuterShare& share) {

@@ -6,7 +6,6 @@
 
 #include "core/check.h"
 #include "core/kernels/elementwise/elementwise.h"
-#include "parallel/sync/shared_memory.h"
 
 namespace slackline {
 
@@ -14,8 +13,9 @@ namespace {
 
 using Kind = GradientBucket::Kind;
 
+// Elements behind `first` bytes.
 Tensor row_of(const Buffer& buffer, DType type, std::size_t first, std::size_t count) {
-  return buffer.view(type, {static_cast<std::int64_t>(count)}, first * size_of(type));
+  return buffer.view(type, {static_cast<std::int64_t>(count)}, first);
 }
 
 // A row of a bucket's elements as a parameter's tensor.
@@ -42,10 +42,6 @@ bool is_bf16(const SyncPlan& plan, std::size_t bucket) {
   return weight_type(plan.buckets[bucket], plan) == DType::bf16;
 }
 
-bool has_masters(const SyncPlan& plan, std::size_t bucket) {
-  return is_bf16(plan, bucket) && plan.buckets[bucket].trained;
-}
-
 std::vector<Buffer> make_slots(const std::string& name,
                                const std::map<std::size_t, std::size_t>& bytes,
                                Backing backing) {
@@ -64,19 +60,7 @@ BucketMemory::BucketMemory(Parameters& parameters, const SyncPlan& plan, Backing
     return;
   }
   const SharedMemory total = shared_memory(plan);
-  std::size_t f32 = 0;
-  std::size_t bf16 = 0;
-  Offsets next;
-  for (std::size_t i = 0; i < plan.buckets.size(); ++i) {
-    const BucketPlace& place = plan.places[i];
-    std::size_t& weights = is_bf16(plan, i) ? bf16 : f32;
-    next.weights = weights;
-    offsets_.push_back(next);
-    weights += share_elements(place.weights);
-    next.gradients += share_elements(place.gradients);
-    next.masters += has_masters(plan, i) ? share_elements(place.owned) : 0;
-    next.bias_copies += plan.buckets[i].kind == Kind::biases ? plan.buckets[i].count : 0;
-  }
+  offsets_ = total.offsets;
   f32_weights_ = Buffer("weights", total.f32_weights, backing);
   bf16_weights_ = Buffer("bf16 weights", total.bf16_weights, backing);
   masters_ = Buffer("weights (own share)", total.masters, backing);
@@ -216,11 +200,7 @@ Tensor BucketMemory::elements_of(const SyncOp& op) const {
 
 OptimizedTensor BucketMemory::optimized(const OptimizerPiece& piece, WeightDecay decay) const {
   const Parameter& parameter = *piece.parameter;
-  std::size_t bucket = 0;
-  while (std::ranges::find(plan_->buckets[bucket].holds, &parameter) ==
-         plan_->buckets[bucket].holds.end()) {
-    ++bucket;
-  }
+  const std::size_t bucket = bucket_of(parameter, plan_->buckets);
   const BucketPlace& place = plan_->places[bucket];
   const std::size_t first =
       parameter.first_element - plan_->buckets[bucket].first + piece.range.begin;
@@ -235,7 +215,7 @@ OptimizedTensor BucketMemory::optimized(const OptimizerPiece& piece, WeightDecay
   if (parameter.spec.trained) {
     tensor.gradient = elements(gradient_share(bucket), place.gradients);
   }
-  if (shared_ && has_masters(*plan_, bucket)) {
+  if (shared_ && is_bf16(*plan_, bucket) && parameter.spec.trained) {
     tensor.weight = elements(
         row_of(masters_, DType::f32, offsets_[bucket].masters, slackline::elements_of(place.owned)),
         place.owned);

@@ -7,6 +7,7 @@
 #include "core/tensor/stream.h"
 #include "model/parameters.h"
 #include "optim/adamw_optimizer.h"
+#include "parallel/sync/shared_memory.h"
 #include "parallel/sync/sync_plan.h"
 
 namespace slackline {
@@ -69,20 +70,12 @@ class BucketMemory {
   void join_gradients(StreamView stream, std::size_t bucket) const;
 
  private:
-  // Elements before a bucket's own in the buffers.
-  struct Offsets {
-    std::size_t weights = 0;
-    std::size_t masters = 0;
-    std::size_t gradients = 0;
-    std::size_t bias_copies = 0;
-  };
-
   void set_views(Parameters& parameters);
 
   const Parameters* parameters_;
   const SyncPlan* plan_;
   bool shared_;
-  std::vector<Offsets> offsets_;
+  std::vector<SharedMemory::Offsets> offsets_;
   Buffer f32_weights_;  // norms and biases; all where passes read f32
   Buffer bf16_weights_;
   Buffer masters_;

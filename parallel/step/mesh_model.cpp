@@ -25,10 +25,6 @@ RankPlan plan_of(const MeshModel::Options& options, const Groups& groups) {
   return plan;
 }
 
-std::optional<StepRehearsal> rehearsal_of(const MeshModel::Options& options) {
-  return options.rehearsal ? std::make_optional<StepRehearsal>(*options.rehearsal) : std::nullopt;
-}
-
 Parameters::Options parameter_options(const MeshModel::Options& options,
                                       const RankPlan& plan,
                                       Device device) {
@@ -86,7 +82,7 @@ MeshModel::MeshModel(const Options& options, Groups& groups)
     : options_(options),
       groups_(&groups),
       plan_(plan_of(options, groups)),
-      rehearsal_(rehearsal_of(options)),
+      rehearsal_(options.rehearsal),
       stream_({.device = device_of(options),
                .num_threads = options.num_threads,
                .workspace_bytes = executor_workspace_bytes(
@@ -192,13 +188,6 @@ PipelineExecutor::Work MeshModel::work_of(std::vector<MicroBatch> micro_batches)
           .rehearsal = rehearsal_ ? &*rehearsal_ : nullptr};
 }
 
-std::vector<double> MeshModel::squared_norms() {
-  if (rehearsal_) {
-    rehearsal_->take_norms();
-  }
-  return optimizer_.squared_norms(stream_);
-}
-
 // Memory goes while transfers may be under way, and what makes or takes their data.
 MeshModel::~MeshModel() {
   channels_.stop();
@@ -261,7 +250,10 @@ StepFacts MeshModel::make_gradients(std::vector<MicroBatch> micro_batches,
   step_times_.ops = executor_.op_times();
   step_times_.updated = false;
   step_times_.norm_begin = groups_->world->now();
-  const std::vector<double> squares = squared_norms();
+  if (rehearsal_) {
+    rehearsal_->take_norms();
+  }
+  const std::vector<double> squares = optimizer_.squared_norms(stream_);
   step_times_.norm_end = groups_->world->now();
   step_times_.codecs = channels_.take_times();  // the norms have waited for all
   const bool stop = wants_stop && wants_stop();
@@ -275,18 +267,13 @@ void MeshModel::update(double lr, double gradient_norm, Publishing publishing) {
   step_times_.update_begin = groups_->world->now();
   if (stream_.device() == Device::cuda) {
     queue_update(lr, gradient_norm);
-    end_update(publishing);
-    return;
+  } else {
+    if (rehearsal_) {
+      rehearsal_->update();
+    }
+    optimizer_.step(stream_, lr, gradient_norm);
+    step_times_.update_end = groups_->world->now();
   }
-  if (rehearsal_) {
-    rehearsal_->update();
-  }
-  optimizer_.step(stream_, lr, gradient_norm);
-  step_times_.update_end = groups_->world->now();
-  end_update(publishing);
-}
-
-void MeshModel::end_update(Publishing publishing) {
   if (publishing == Publishing::update) {
     sync_.begin_gathers();
   }

@@ -157,9 +157,6 @@ class MeshModel {
   void choose_who_waits(Settling& passes);
   void let_thread_wait();
   void queue_update(double lr, double gradient_norm);
-  void end_update(Publishing publishing);
-  // Sums the squares of each piece's gradient.
-  [[nodiscard]] std::vector<double> squared_norms();
   [[nodiscard]] double tokens_of_step() const;
   // Copies tokens and targets to the CUDA device, where ops read them.
   void bring_to_device(std::vector<MicroBatch>& micro_batches);

@@ -13,8 +13,7 @@ namespace slackline {
 namespace {
 
 Buffer flat_buffer(const char* name, std::size_t elements, MeshModel& model) {
-  return make_buffer(
-      name, DType::f32, {static_cast<std::int64_t>(elements)}, backing_of(model.stream().device()));
+  return {name, elements * size_of(DType::f32), backing_of(model.stream().device())};
 }
 
 std::vector<std::size_t> parameters_of(const std::vector<OptimizerPiece>& pieces,
@@ -43,10 +42,6 @@ std::vector<OuterShare> shares_for(const MeshModel& model,
 
 Tensor row_of(const Tensor& tensor) {
   return tensor.reshaped({static_cast<std::int64_t>(tensor.num_elements())});
-}
-
-Tensor all_of(const Buffer& buffer) {
-  return buffer.view(DType::f32, {static_cast<std::int64_t>(buffer.bytes() / sizeof(float))});
 }
 
 }  // namespace
@@ -86,11 +81,11 @@ std::vector<OuterShare> OuterMemory::shares_of(int fragment) const {
 }
 
 Tensor OuterMemory::differences() const {
-  return all_of(difference_);
+  return difference_.row(DType::f32);
 }
 
 Tensor OuterMemory::view(const Buffer& buffer, const OuterShare& share) const {
-  return part_of(all_of(buffer), {share.first, share.first + share.range.count()});
+  return part_of(buffer.row(DType::f32), {share.first, share.first + share.range.count()});
 }
 
 Tensor OuterMemory::weight(const OuterShare& share) const {
@@ -111,10 +106,10 @@ void OuterMemory::restart() {
   for (const OuterShare& share : shares_) {
     cast(stream, weight(share), anchor(share));
   }
-  fill_zero(stream, all_of(momentum_));
-  fill_zero(stream, all_of(difference_));
+  fill_zero(stream, momentum_.row(DType::f32));
+  fill_zero(stream, difference_.row(DType::f32));
   if (lead_.bytes() > 0) {
-    fill_zero(stream, all_of(lead_));
+    fill_zero(stream, lead_.row(DType::f32));
   }
 }
 
@@ -162,12 +157,12 @@ void OuterMemory::exchange_anchor() {
 }
 
 void OuterMemory::keep_anchor() {
-  cast(model_->stream(), all_of(anchor_), all_of(difference_));
+  cast(model_->stream(), anchor_.row(DType::f32), difference_.row(DType::f32));
 }
 
 void OuterMemory::drop_leads() {
   if (lead_.bytes() > 0) {
-    fill_zero(model_->stream(), all_of(lead_));
+    fill_zero(model_->stream(), lead_.row(DType::f32));
   }
 }
 
@@ -209,7 +204,10 @@ void OuterMemory::move_anchor_at(const OuterShare& share, const OuterStep& step)
 }
 
 void OuterMemory::scale_momentum(double factor) {
-  scale(model_->stream(), all_of(momentum_), static_cast<float>(factor), all_of(momentum_));
+  scale(model_->stream(),
+        momentum_.row(DType::f32),
+        static_cast<float>(factor),
+        momentum_.row(DType::f32));
 }
 
 std::vector<double> OuterMemory::squares_of(const Buffer& buffer,

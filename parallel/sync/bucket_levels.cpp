@@ -2,12 +2,6 @@
 
 namespace slackline {
 
-namespace {
-
-using Kind = GradientBucket::Kind;
-
-}  // namespace
-
 DataStrategy BucketLevels::strategy_of(const GradientBucket& bucket) const {
   const Extent parameters = is_vectors(bucket.kind) ? Extent::none : layout_->strategy.parameters;
   if (!bucket.trained) {
@@ -18,7 +12,8 @@ DataStrategy BucketLevels::strategy_of(const GradientBucket& bucket) const {
 }
 
 bool BucketLevels::is_on_two_stages(const GradientBucket& bucket) const {
-  return bucket.kind == Kind::table && layout_->table_on_two_stages && bucket.trained;
+  return bucket.kind == GradientBucket::Kind::table && layout_->table_on_two_stages &&
+         bucket.trained;
 }
 
 bool BucketLevels::is_halved(const GradientBucket& bucket) const {

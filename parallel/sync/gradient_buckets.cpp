@@ -70,17 +70,16 @@ std::vector<GradientBucket> gradient_buckets(const std::vector<Parameter>& param
   return buckets;
 }
 
+std::size_t bucket_of(const Parameter& parameter, const std::vector<GradientBucket>& buckets) {
+  const auto holds = [&parameter](const GradientBucket& bucket) {
+    return std::ranges::find(bucket.holds, &parameter) != bucket.holds.end();
+  };
+  return static_cast<std::size_t>(std::ranges::find_if(buckets, holds) - buckets.begin());
+}
+
 std::ptrdiff_t chunk_of(const GradientBucket::Unit& unit, const std::vector<ChunkSlice>& chunks) {
   const auto holds = [&unit](const ChunkSlice& chunk) {
-    switch (unit.first) {
-      case ModelPart::embedding:
-        return chunk.embedding;
-      case ModelPart::head:
-        return chunk.head;
-      case ModelPart::layer:
-        break;
-    }
-    return chunk.first_layer <= unit.second && unit.second < chunk.last_layer;
+    return chunk.has_part(unit.first, unit.second);
   };
   return std::ranges::find_if(chunks, holds) - chunks.begin();
 }

@@ -44,6 +44,10 @@ struct BucketRule {
 [[nodiscard]] std::vector<GradientBucket> gradient_buckets(const std::vector<Parameter>& parameters,
                                                            const BucketRule& rule);
 
+// Returns which of the buckets holds a parameter. REQUIRES: one does.
+[[nodiscard]] std::size_t bucket_of(const Parameter& parameter,
+                                    const std::vector<GradientBucket>& buckets);
+
 // Returns which of the chunks a unit belongs to; their number where it is none.
 [[nodiscard]] std::ptrdiff_t chunk_of(const GradientBucket::Unit& unit,
                                       const std::vector<ChunkSlice>& chunks);

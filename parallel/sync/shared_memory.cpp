@@ -7,6 +7,12 @@ namespace slackline {
 
 namespace {
 
+// Returns the elements that a share takes in memory.
+std::size_t share_elements(const BucketShare& share) {
+  constexpr std::size_t kLine = 32;  // of bf16 elements; f32 ones take two
+  return (elements_of(share) + kLine - 1) / kLine * kLine;
+}
+
 void add_slot(std::map<std::size_t, std::size_t>& slots,
               const std::optional<std::size_t>& slot,
               std::size_t bytes) {
@@ -34,8 +40,12 @@ SharedMemory shared_memory(const SyncPlan& plan) {
     const BucketPlace& place = plan.places[i];
     const DType type = weight_type(bucket, plan);
     const std::size_t gradients = share_elements(place.gradients) * sizeof(float);
-    (type == DType::bf16 ? bytes.bf16_weights : bytes.f32_weights) +=
-        share_elements(place.weights) * size_of(type);
+    std::size_t& weights = type == DType::bf16 ? bytes.bf16_weights : bytes.f32_weights;
+    bytes.offsets.push_back({.weights = weights,
+                             .masters = bytes.masters,
+                             .gradients = bytes.gradients,
+                             .bias_copies = bytes.bias_copies});
+    weights += share_elements(place.weights) * size_of(type);
     if (bucket.trained && type == DType::bf16) {
       bytes.masters += share_elements(place.owned) * sizeof(float);
     }
@@ -50,11 +60,6 @@ SharedMemory shared_memory(const SyncPlan& plan) {
     add_slot(bytes.gradient_slots, place.gradient_slot, bucket.count * sizeof(float));
   }
   return bytes;
-}
-
-std::size_t share_elements(const BucketShare& share) {
-  constexpr std::size_t kLine = 32;  // of bf16 elements; f32 ones take two
-  return (elements_of(share) + kLine - 1) / kLine * kLine;
 }
 
 bool has_both_ends(const SyncPlan& plan, std::size_t bucket) {

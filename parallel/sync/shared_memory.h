@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <map>
+#include <vector>
 
 #include "parallel/sync/sync_plan.h"
 
@@ -20,13 +21,20 @@ struct SharedMemory {
   std::map<std::size_t, std::size_t> weight_slots{};
   std::map<std::size_t, std::size_t> gradient_slots{};
 
+  // Where a bucket's part begins in each of these.
+  struct Offsets {
+    std::size_t weights = 0;  // of its type
+    std::size_t masters = 0;
+    std::size_t gradients = 0;
+    std::size_t bias_copies = 0;
+  };
+
+  std::vector<Offsets> offsets{};  // of buckets
+
   [[nodiscard]] std::size_t slots() const;
 };
 
 [[nodiscard]] SharedMemory shared_memory(const SyncPlan& plan);
-
-// Elements that a share takes in memory.
-[[nodiscard]] std::size_t share_elements(const BucketShare& share);
 
 // Whether both gradients of a tied table are made on this rank.
 [[nodiscard]] bool has_both_ends(const SyncPlan& plan, std::size_t bucket);

@@ -380,27 +380,13 @@ class Generator {
             .phase = Phase::steady};
   }
 
-  [[nodiscard]] std::size_t bucket_of(const Parameter& parameter) const {
-    const auto holds = [&](const GradientBucket& bucket) {
-      return std::find(bucket.holds.begin(), bucket.holds.end(), &parameter) != bucket.holds.end();
-    };
-    return static_cast<std::size_t>(
-        std::find_if(plan_.buckets.begin(), plan_.buckets.end(), holds) - plan_.buckets.begin());
-  }
-
   // Data ranks that update the same elements share counting and writing them.
-  struct Twins {
-    int count = 1;
-    int index = 0;
-  };
-
-  [[nodiscard]] Twins twins(const GradientBucket& bucket) const {
-    const int per_group = layout_.data_ranks_of_group;
+  [[nodiscard]] Seat twins(const GradientBucket& bucket) const {
     switch (levels_.strategy_of(bucket).optimizer) {
       case Extent::none:
-        return {layout_.data_size, layout_.place.data};
+        return seat_in(SyncGroup::data, layout_);
       case Extent::group:
-        return {layout_.data_size / per_group, layout_.place.data / per_group};
+        return seat_in(SyncGroup::across_groups, layout_);
       case Extent::global:
         break;
     }
@@ -410,25 +396,25 @@ class Generator {
   void add_pieces(const std::vector<Parameter>& parameters) {
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       const Parameter& parameter = parameters[i];
-      const std::size_t index = bucket_of(parameter);
+      const std::size_t index = bucket_of(parameter, plan_.buckets);
       const GradientBucket& bucket = plan_.buckets[index];
-      const Twins same = twins(bucket);
+      const Seat same = twins(bucket);
       const Slice own = plan_.places[index].owned.front();
       const std::size_t first = parameter.first_element - bucket.first;
       const std::size_t end = first + parameter.shard.shape.num_elements();
       OptimizerPiece piece{.parameter = &parameter,
                            .range = {std::clamp(own.begin, first, end) - first,
                                      std::clamp(own.end, first, end) - first},
-                           .twins = same.count,
-                           .twin = same.index};
+                           .twins = same.ranks,
+                           .twin = same.rank};
       const bool has_copies = bucket.kind == Kind::table && layout_.table_on_two_stages;
       const bool is_copy = has_copies && !levels_.is_first_copy() && !levels_.is_halved(bucket) &&
                            !(levels_.is_joined(bucket) && layout_.strategy.shares_updates());
       // Tensor rank 0 has what is not cut as well.
       piece.is_copy =
           is_copy || (parameter.spec.cut == TensorCut::none && layout_.place.tensor != 0);
-      piece.counted = parameter.spec.trained && !piece.is_copy && same.index == 0;
-      piece.saved = !piece.is_copy && same.index == static_cast<int>(i) % same.count;
+      piece.counted = parameter.spec.trained && !piece.is_copy && same.rank == 0;
+      piece.saved = !piece.is_copy && same.rank == static_cast<int>(i) % same.ranks;
       if (piece.range.count() > 0) {
         plan_.owned.push_back(piece);
       }

@@ -23,35 +23,22 @@ Seat seat_in(SyncGroup group, const SyncLayout& layout) {
 }
 
 SumOrder order_over(SyncGroup group, const SyncLayout& layout) {
-  const int data_ranks = layout.data_ranks_of_group;
-  switch (group) {
-    case SyncGroup::table:
-      return {.runs = {2, data_ranks}};
-    case SyncGroup::data:
-      return {.runs = {data_ranks, 1}};
-    case SyncGroup::tensor:
-    case SyncGroup::group:
-    case SyncGroup::across_groups:
-    case SyncGroup::table_pair:
-      break;
+  if (group == SyncGroup::table) {
+    return {.runs = {2, layout.data_ranks_of_group}};
   }
-  return SumOrder::ranks;
+  return group == SyncGroup::data ? SumOrder{.runs = {layout.data_ranks_of_group, 1}}
+                                  : SumOrder::ranks;
 }
 
 Hierarchy hierarchy_over(SyncGroup group, const SyncLayout& layout) {
-  switch (group) {
-    case SyncGroup::data:
-      return layout.data_hierarchy;
-    case SyncGroup::table:
-      return layout.table_hierarchy;
-    case SyncGroup::across_groups:
-      return {};
-    case SyncGroup::tensor:
-    case SyncGroup::group:
-    case SyncGroup::table_pair:
-      break;
+  if (group == SyncGroup::data) {
+    return layout.data_hierarchy;
   }
-  return {.ranks_in_group = seat_in(group, layout).ranks};
+  if (group == SyncGroup::table) {
+    return layout.table_hierarchy;
+  }
+  const bool apart = group == SyncGroup::across_groups;
+  return apart ? Hierarchy() : Hierarchy{.ranks_in_group = seat_in(group, layout).ranks};
 }
 
 }  // namespace slackline

@@ -16,11 +16,6 @@ using Unit = GradientBucket::Unit;
 using schedule::Phase;
 using schedule::Site;
 
-int chunk_of(const Parameter& parameter, const std::vector<ChunkSlice>& chunks) {
-  const auto holds = [&](const ChunkSlice& chunk) { return chunk.has_part_of(parameter.spec); };
-  return static_cast<int>(std::find_if(chunks.begin(), chunks.end(), holds) - chunks.begin());
-}
-
 // Whether it goes when the chunk's last gradients are made.
 bool ends_with(const ChunkSlice& chunk, const GradientBucket& bucket) {
   return std::any_of(bucket.units.begin(), bucket.units.end(), [&](const Unit& unit) {
@@ -49,7 +44,8 @@ schedule::TransferClass gradient_class(const Parameter& parameter,
   if (is_vectors(bucket.kind)) {  // of all chunks: counted with the first
     return {.site = Site::data_gradient, .stage = place, .phase = Phase::tail};
   }
-  const int chunk = chunk_of(parameter, rank.slice.chunks);
+  const auto chunk =
+      static_cast<int>(chunk_of({parameter.spec.part, parameter.spec.layer}, rank.slice.chunks));
   const bool tail = ends_with(rank.slice.chunks[static_cast<std::size_t>(chunk)], bucket);
   return {.site = Site::data_gradient,
           .stage = chunk * rank.sync.pipeline_size + place,

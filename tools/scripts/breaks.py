@@ -98,8 +98,8 @@ BREAKS = [
           "    return tensor;\n"),
     Break("table_counted_twice", "the gradient norm counts both copies of the tied table",
           "parallel/sync/sync_generator.cpp",
-          "      piece.counted = parameter.spec.trained && !piece.is_copy && same.index == 0;\n",
-          "      piece.counted = (!piece.is_copy || is_copy) && same.index == 0;\n"),
+          "      piece.counted = parameter.spec.trained && !piece.is_copy && same.rank == 0;\n",
+          "      piece.counted = (!piece.is_copy || is_copy) && same.rank == 0;\n"),
     Break("evaluation_leaves_state", "an evaluation leaves its right factors behind",
           "parallel/step/mesh_model.cpp",
           "  double loss = executor_.evaluate(work_of(std::move(micro_batches)));\n"
