@@ -8,6 +8,7 @@
 #include "core/check.h"
 #include "core/comm/collective_bytes.h"
 #include "core/comm/engine/collective_moves.h"
+#include "core/joined_text.h"
 
 namespace slackline {
 
@@ -233,10 +234,7 @@ Transfer EngineCommunicator::submit(Operation operation) {
 
 std::uint32_t EngineCommunicator::agree_on_id(const std::string& axis,
                                               const std::vector<int>& members) {
-  std::string call = axis;
-  for (const int member : members) {
-    call += ' ' + std::to_string(member);
-  }
+  const std::string call = axis + " " + joined(members, " ");
   Proposal own{.id = endpoint_->next_communicator, .hash = std::hash<std::string>()(call)};
   std::vector<Proposal> proposals(members.size());
   std::vector<Transfer> transfers;
