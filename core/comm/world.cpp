@@ -1,6 +1,8 @@
 #include "core/comm/world.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdlib>
 #include <exception>
 #include <mutex>
 #include <numeric>
@@ -93,12 +95,6 @@ std::unique_ptr<Transport> connect(MessageListener& listener,
   return std::make_unique<EmulatedTransport>(std::move(transport), std::move(model), nullptr);
 }
 
-EngineCommunicator& engine_communicator(Communicator& world) {
-  auto* const communicator = dynamic_cast<EngineCommunicator*>(&world);
-  SL_CHECK(communicator != nullptr, "a communicator that no engine serves");
-  return *communicator;
-}
-
 }  // namespace
 
 std::vector<std::unique_ptr<Communicator>> make_local_world(int size, const WorldOptions& options) {
@@ -180,6 +176,11 @@ void run_local_ranks(int size,
   }
 }
 
+bool launched_by_mpi() {
+  constexpr std::array kVariables = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"};
+  return std::ranges::any_of(kVariables, [](const char* name) { return std::getenv(name); });
+}
+
 std::unique_ptr<Communicator> connect_mpi(const WorldOptions& options) {
   if (!launched_by_mpi()) {
     return std::move(make_local_world(1, options).front());
@@ -214,12 +215,10 @@ std::unique_ptr<Communicator> connect_mpi(const WorldOptions& options) {
       Membership{.rank = found.rank, .members = all_ranks(found.size), .axis = "world"});
 }
 
-void run_on_mpi_thread(Communicator& world, const std::function<void()>& job) {
-  engine_communicator(world).engine().run_here(job);
-}
-
 void abort_all(Communicator& world, ExitCode code, const std::string& reason) {
-  engine_communicator(world).abort(reason, static_cast<int>(code));
+  auto* const communicator = dynamic_cast<EngineCommunicator*>(&world);
+  SL_CHECK(communicator != nullptr, "a communicator that no engine serves");
+  communicator->abort(reason, static_cast<int>(code));
 }
 
 }  // namespace slackline
