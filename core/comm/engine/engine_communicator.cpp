@@ -102,7 +102,7 @@ Transfer EngineCommunicator::begin(TransferRecord record,
     return {};
   }
   if (membership_->urgency == Urgency::background) {
-    cut(moves, endpoint_->longest_background);
+    cut(moves, endpoint_->engine->longest_background());
   }
   auto flight = std::make_shared<Flight>();
   record.bytes_sent = moves.bytes_sent();
@@ -171,7 +171,7 @@ Transfer EngineCommunicator::background_sum(Operation operation) {
                      size = size(),
                      scratch = endpoint_->engine->scratch(),
                      hierarchy = hierarchy_,
-                     longest = endpoint_->longest_background] {
+                     longest = endpoint_->engine->longest_background()] {
     Moves moves = moves_of(operation, rank, size, scratch, hierarchy);
     cut(moves, longest);
     return moves;
