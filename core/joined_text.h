@@ -3,7 +3,6 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
-#include <vector>
 
 namespace slackline {
 
@@ -23,10 +22,10 @@ template <typename Items, typename TextOf>
 }
 
 // The items, texts or integers, with the separator between them. (fmt::join makes gcc 12 warn.)
-template <typename Item>
-[[nodiscard]] std::string joined(const std::vector<Item>& items, std::string_view separator) {
-  return joined_of(items, separator, [](const Item& item) {
-    if constexpr (std::is_integral_v<Item>) {
+template <typename Items>
+[[nodiscard]] std::string joined(const Items& items, std::string_view separator) {
+  return joined_of(items, separator, [](const auto& item) {
+    if constexpr (std::is_integral_v<std::remove_cvref_t<decltype(item)>>) {
       return std::to_string(item);
     } else {
       return std::string_view(item);

@@ -12,6 +12,7 @@
 #include "core/check.h"
 #include "core/error.h"
 #include "core/file_io.h"
+#include "core/joined_text.h"
 #include "core/json_rules.h"
 #include "core/shown_text.h"
 #include "core/strict_json.h"
@@ -21,15 +22,6 @@ namespace slackline {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-template <typename Names>
-std::string join(const Names& names) {
-  std::string list;
-  for (const auto& name : names) {
-    list.append(list.empty() ? "" : ", ").append(name);
-  }
-  return list;
-}
 
 std::string nearest_hint(std::string_view word, const std::vector<std::string>& known) {
   const auto nearest = nearest_name(word, known);
@@ -341,7 +333,7 @@ std::size_t JsonReader::choice(std::string_view key,
       default_value ? std::optional<std::string>(names[*default_value]) : std::nullopt;
   const std::string name =
       node_->read(key, default_name, [&](const std::string& path, const Json& value) {
-        const std::string rule = "must be one of " + join(names);
+        const std::string rule = "must be one of " + joined(names, ", ");
         if (!value.is_string()) {
           refuse(path, rule, value);
         }
@@ -458,7 +450,7 @@ void JsonReader::finish() const {
       const auto nearest = nearest_name(key, known);
       refuse(path(shown_value(key)),
              nearest ? fmt::format("unknown key; nearest is {}", path(*nearest))
-                     : "unknown key; known here: " + join(known),
+                     : "unknown key; known here: " + joined(known, ", "),
              (*node_->given)[key]);
     }
   }

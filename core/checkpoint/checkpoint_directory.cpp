@@ -84,15 +84,18 @@ std::optional<std::string> latest_checkpoint(const std::string& checkpoints) {
   return all.empty() ? std::nullopt : std::optional(all.back().path);
 }
 
+void try_to_remove(const std::string& path) {
+  try {
+    remove_tree(path);
+  } catch (const Error& error) {
+    log_warning(error.what());
+  }
+}
+
 void remove_partial_checkpoints(const std::string& checkpoints) {
   for (const std::string& name : subdirectories(checkpoints)) {
-    if (!name.starts_with(kPartialPrefix) || !name.ends_with(kPartialSuffix)) {
-      continue;
-    }
-    try {
-      remove_tree(fmt::format("{}/{}", checkpoints, name));
-    } catch (const FileError& error) {  // a save of the same step meets it again
-      log_warning(error.what());
+    if (name.starts_with(kPartialPrefix) && name.ends_with(kPartialSuffix)) {
+      try_to_remove(fmt::format("{}/{}", checkpoints, name));  // a save of the step meets the rest
     }
   }
 }

@@ -33,7 +33,10 @@ void refuse_incomplete_checkpoints(const std::string& checkpoints,
 // Path of the newest complete checkpoint.
 [[nodiscard]] std::optional<std::string> latest_checkpoint(const std::string& checkpoints);
 
-// Removes partial checkpoints. REQUIRES: nobody is writing one.
+// Removes a directory; that it cannot be removed is logged.
+void try_to_remove(const std::string& path);
+
+// Removes partial checkpoints, likewise. REQUIRES: nobody is writing one.
 void remove_partial_checkpoints(const std::string& checkpoints);
 
 // Removes all but the newest `keep`; the one of `step` stays in any case. A directory loses its

@@ -6,20 +6,13 @@
 
 #include "core/error.h"
 #include "core/hash.h"
+#include "core/joined_text.h"
 
 namespace slackline {
 
 namespace {
 
 constexpr std::string_view kGroup = "weights/";
-
-std::string heading(std::string_view name, const Shape& shape) {
-  std::string dims;
-  for (const std::int64_t dim : shape.dims()) {
-    dims.append(dims.empty() ? "" : ",").append(std::to_string(dim));
-  }
-  return fmt::format("{}\n{}\n", name, dims);
-}
 
 }  // namespace
 
@@ -35,7 +28,8 @@ std::string logical_weights_sha256(Checkpoint& checkpoint) {
     checkpoint.require_pieces(name);
     values.resize(tensor.shape.num_elements());
     checkpoint.read(name, Tensor(values.data(), DType::f32, tensor.shape));
-    const std::string text = heading(std::string_view(name).substr(kGroup.size()), tensor.shape);
+    const std::string text = fmt::format(
+        "{}\n{}\n", name.substr(kGroup.size()), joined(tensor.shape.dims(), ","));
     hash.update(std::as_bytes(std::span(text)));
     hash.update(std::as_bytes(std::span(values)));
   }

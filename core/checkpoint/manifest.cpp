@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/file_io.h"
 #include "core/hash.h"
+#include "core/joined_text.h"
 #include "core/json_reader.h"
 #include "core/strict_json.h"
 
@@ -89,9 +90,7 @@ std::string piece_key(std::string_view tensor,
                       std::optional<std::int64_t> worker) {
   std::string key(tensor);
   if (!is_whole(region, logical)) {
-    for (std::size_t i = 0; i < region.start.size(); ++i) {
-      key.append(i == 0 ? "@" : ",").append(std::to_string(region.start[i]));
-    }
+    key += "@" + joined(region.start, ",");
   }
   return worker ? key + "#" + std::to_string(*worker) : key;
 }

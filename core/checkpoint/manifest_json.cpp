@@ -88,7 +88,8 @@ std::optional<std::pair<std::size_t, std::size_t>> find_overlap(
     std::erase_if(reaching,
                   [&](std::size_t j) { return outer_range(pieces[j].region).second <= row; });
     for (const std::size_t j : reaching) {
-      if (pieces[j].worker == pieces[i].worker && overlap(pieces[j].region, pieces[i].region)) {
+      if (pieces[j].worker == pieces[i].worker &&
+          intersection(pieces[j].region, pieces[i].region)) {
         return std::pair(std::min(i, j), std::max(i, j));
       }
     }

@@ -64,16 +64,6 @@ bool is_inside(const Region& region, const Shape& logical) {
   return true;
 }
 
-bool overlap(const Region& a, const Region& b) {
-  for (std::size_t i = 0; i < a.start.size(); ++i) {
-    if (std::max(a.start[i], b.start[i]) >=
-        std::min(a.start[i] + a.shape.dims()[i], b.start[i] + b.shape.dims()[i])) {
-      return false;
-    }
-  }
-  return true;
-}
-
 std::optional<Region> intersection(const Region& a, const Region& b) {
   std::vector<std::int64_t> start;
   std::vector<std::int64_t> dims;

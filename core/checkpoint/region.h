@@ -24,9 +24,6 @@ struct Region {
 // `region` has the tensor's rank and lies inside it. Never overflows, whatever the numbers.
 [[nodiscard]] bool is_inside(const Region& region, const Shape& logical);
 
-// Two regions of one tensor share an element.
-[[nodiscard]] bool overlap(const Region& a, const Region& b);
-
 // What two regions of one tensor share; nothing when that has no element.
 [[nodiscard]] std::optional<Region> intersection(const Region& a, const Region& b);
 

@@ -10,7 +10,6 @@
 #include "core/error.h"
 #include "core/file_io.h"
 #include "core/hash.h"
-#include "core/log.h"
 
 namespace slackline {
 
@@ -34,11 +33,7 @@ void remove_on_failure(const std::string& partial, const std::function<void()>& 
   try {
     body();
   } catch (...) {
-    try {
-      remove_tree(partial);
-    } catch (const Error& error) {
-      log_warning(error.what());  // the failure that led here is the one to report
-    }
+    try_to_remove(partial);  // the failure that led here is the one to report
     throw;
   }
 }
@@ -84,19 +79,12 @@ void write_head(const std::string& partial, const CheckpointContents& head, Mani
 // for a moment, and gets it back if the new one does not take it.
 // The old one that cannot be removed stays behind, under a name that no checkpoint has.
 void put_in_place(const std::string& partial, const std::string& directory) {
-  const auto remove_old = [](const std::string& old) {
-    try {
-      remove_tree(old);
-    } catch (const Error& error) {
-      log_warning(error.what());
-    }
-  };
   if (!path_exists(directory)) {
     rename_and_sync(partial, directory);
     return;
   }
   if (exchange_and_sync(partial, directory)) {
-    remove_old(partial);
+    try_to_remove(partial);
     return;
   }
   const std::string replaced = partial_path(directory + ".replaced");
@@ -108,7 +96,7 @@ void put_in_place(const std::string& partial, const std::string& directory) {
     rename_and_sync(replaced, directory);
     throw;
   }
-  remove_old(replaced);
+  try_to_remove(replaced);
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 #include "core/comm/world.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdlib>
 #include <exception>
 #include <mutex>
 #include <numeric>
@@ -25,33 +27,17 @@ namespace slackline {
 
 namespace {
 
-EngineOptions engine_options(const WorldOptions& options) {
-  return {.timeout_seconds = options.timeout_seconds,
-          .end_grace_seconds = options.end_grace_seconds,
-          .end_expected = options.end_expected,
-          .longest_background = options.longest_background,
-          .message_scale = options.message_scale};
-}
-
 // Counts whether the cores hold every rank's threads and a progress thread for each process.
 // Launchers bind processes to a part of the cores; then that part's share of the ranks counts.
 // Threads of codecs do not: they work while compute waits, or instead of it.
-void count_cores(int ranks_on_node,
-                 int processes_on_node,
-                 const WorldOptions& options,
-                 EngineOptions& settings) {
+void count_cores(int ranks_on_node, int processes_on_node, EngineOptions& settings) {
   const double all = std::max(1.0, static_cast<double>(std::thread::hardware_concurrency()));
   const double share = std::min(1.0, num_cores() / all);
-  const int threads = ranks_on_node * options.threads_per_rank;
-  settings.free_cores = std::max(share * (threads + processes_on_node),
-                                 options.threads_per_rank + 1.0) <= num_cores();
+  const int threads_per_rank = settings.world.threads_per_rank;
+  const int threads = ranks_on_node * threads_per_rank;
+  settings.free_cores =
+      std::max(share * (threads + processes_on_node), threads_per_rank + 1.0) <= num_cores();
   settings.crowded = share * threads > num_cores();
-}
-
-std::vector<int> all_ranks(int size) {
-  std::vector<int> ranks(static_cast<std::size_t>(size));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return ranks;
 }
 
 void check_fits(const std::optional<Cluster>& links, int size) {
@@ -62,9 +48,19 @@ void check_fits(const std::optional<Cluster>& links, int size) {
   }
 }
 
-std::vector<int> nodes_of_world(const WorldOptions& options, const std::vector<int>& real_nodes) {
-  return options.links ? options.links->nodes_of_ranks(static_cast<int>(real_nodes.size()))
-                       : real_nodes;
+// Returns a rank's view of the world, whose ranks run on `hosts`.
+std::unique_ptr<Communicator> world_of_rank(int rank,
+                                            const std::vector<int>& hosts,
+                                            const std::optional<Cluster>& links,
+                                            std::shared_ptr<Engine> engine) {
+  Membership all{.rank = rank, .members = std::vector<int>(hosts.size()), .axis = "world"};
+  std::iota(all.members.begin(), all.members.end(), 0);
+  const auto size = static_cast<int>(hosts.size());
+  return std::make_unique<EngineCommunicator>(
+      std::make_shared<Endpoint>(Endpoint{.engine = std::move(engine),
+                                          .nodes = links ? links->nodes_of_ranks(size) : hosts,
+                                          .hosts = hosts}),
+      std::move(all));
 }
 
 std::unique_ptr<Transport> make_local_transport(MessageListener& listener,
@@ -93,38 +89,26 @@ std::unique_ptr<Transport> connect(MessageListener& listener,
   return std::make_unique<EmulatedTransport>(std::move(transport), std::move(model), nullptr);
 }
 
-EngineCommunicator& engine_communicator(Communicator& world) {
-  auto* const communicator = dynamic_cast<EngineCommunicator*>(&world);
-  SL_CHECK(communicator != nullptr, "a communicator that no engine serves");
-  return *communicator;
-}
-
 }  // namespace
 
 std::vector<std::unique_ptr<Communicator>> make_local_world(int size, const WorldOptions& options) {
   SL_CHECK(size >= 1, "a world of " + std::to_string(size) + " ranks");
   check_fits(options.links, size);
-  EngineOptions settings = engine_options(options);
-  count_cores(size, 1, options, settings);
+  EngineOptions settings{.world = options};
+  count_cores(size, 1, settings);
   // Shared by the communicators of all ranks.
   const auto engine = std::make_shared<Engine>(
       [&](MessageListener& listener, EngineOptions&) {
         return make_local_transport(listener, options, size);
       },
       settings);
+  const std::vector<int> hosts(static_cast<std::size_t>(size), 0);
   std::vector<std::unique_ptr<Communicator>> world;
   for (int rank = 0; rank < size; ++rank) {
-    auto endpoint = std::make_shared<Endpoint>();
-    endpoint->engine = engine;
-    endpoint->longest_background = options.longest_background;
-    endpoint->hosts.assign(static_cast<std::size_t>(size), 0);
-    endpoint->nodes = nodes_of_world(options, endpoint->hosts);
-    if (options.links && rank == 0) {
-      engine->set_links(*options.links, endpoint->nodes);
-    }
-    world.push_back(std::make_unique<EngineCommunicator>(
-        std::move(endpoint),
-        Membership{.rank = rank, .members = all_ranks(size), .axis = "world"}));
+    world.push_back(world_of_rank(rank, hosts, options.links, engine));
+  }
+  if (options.links) {
+    world.front()->set_links(*options.links);
   }
   return world;
 }
@@ -140,21 +124,22 @@ void run_local_ranks(int size,
   threads.reserve(world.size());
   const auto run = [&](std::unique_ptr<Communicator>& communicator) {
     const std::unique_ptr<Communicator> own = std::move(communicator);
+    const auto keep_first = [&mutex](std::exception_ptr& kept) {
+      const std::lock_guard lock(mutex);
+      kept = kept ? kept : std::current_exception();
+    };
     std::string reason = "an unknown exception";
     try {
       body(*own);
       return;
     } catch (const CommError& failure) {
       reason = failure.what();
-      const std::lock_guard lock(mutex);
-      first_told = first_told ? first_told : std::current_exception();
+      keep_first(first_told);
     } catch (const std::exception& failure) {
       reason = failure.what();
-      const std::lock_guard lock(mutex);
-      first = first ? first : std::current_exception();
+      keep_first(first);
     } catch (...) {
-      const std::lock_guard lock(mutex);
-      first = first ? first : std::current_exception();
+      keep_first(first);
     }
     own->fail(reason);
   };
@@ -180,6 +165,11 @@ void run_local_ranks(int size,
   }
 }
 
+bool launched_by_mpi() {
+  constexpr std::array kVariables = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"};
+  return std::ranges::any_of(kVariables, [](const char* name) { return std::getenv(name); });
+}
+
 std::unique_ptr<Communicator> connect_mpi(const WorldOptions& options) {
   if (!launched_by_mpi()) {
     return std::move(make_local_world(1, options).front());
@@ -190,36 +180,30 @@ std::unique_ptr<Communicator> connect_mpi(const WorldOptions& options) {
       return LinkModel::num_slots(links, std::min(size, links.num_devices()));
     };
   }
-  auto endpoint = std::make_shared<Endpoint>();
-  endpoint->longest_background = options.longest_background;
-  endpoint->engine = std::make_shared<Engine>(
+  auto engine = std::make_shared<Engine>(
       [&](MessageListener& listener, EngineOptions& settings) {
         std::unique_ptr<Transport> transport = connect(listener, options, found);
         const int own_node = found.nodes[static_cast<std::size_t>(found.rank)];
         const auto ranks =
             static_cast<int>(std::count(found.nodes.begin(), found.nodes.end(), own_node));
-        count_cores(ranks, ranks, options, settings);
+        count_cores(ranks, ranks, settings);
         settings.clock_offset = found.clock_offset;
         return transport;
       },
-      engine_options(options));
+      EngineOptions{.world = options});
   check_fits(options.links, found.size);
-  endpoint->hosts = found.nodes;
-  endpoint->nodes = nodes_of_world(options, found.nodes);
+  std::unique_ptr<Communicator> world =
+      world_of_rank(found.rank, found.nodes, options.links, std::move(engine));
   if (options.links) {
-    endpoint->engine->set_links(*options.links, endpoint->nodes);
+    world->set_links(*options.links);
   }
-  return std::make_unique<EngineCommunicator>(
-      std::move(endpoint),
-      Membership{.rank = found.rank, .members = all_ranks(found.size), .axis = "world"});
-}
-
-void run_on_mpi_thread(Communicator& world, const std::function<void()>& job) {
-  engine_communicator(world).engine().run_here(job);
+  return world;
 }
 
 void abort_all(Communicator& world, ExitCode code, const std::string& reason) {
-  engine_communicator(world).abort(reason, static_cast<int>(code));
+  auto* const communicator = dynamic_cast<EngineCommunicator*>(&world);
+  SL_CHECK(communicator != nullptr, "a communicator that no engine serves");
+  communicator->abort(reason, static_cast<int>(code));
 }
 
 }  // namespace slackline

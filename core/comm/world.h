@@ -39,6 +39,9 @@ void run_local_ranks(int size,
                      const WorldOptions& options,
                      const std::function<void(Communicator& world)>& body);
 
+// Whether a launcher (mpirun, srun) started this process as one of several.
+[[nodiscard]] bool launched_by_mpi();
+
 // The world this process was launched into: under mpirun or srun its ranks are the processes, else
 // it is alone, and MPI is not touched. Call once. Destroying the last communicator waits for the
 // other ranks to do the same, unless a transfer failed.
@@ -49,9 +52,5 @@ void run_local_ranks(int size,
 // called by every rank that fails, after it has printed why: the launcher kills the rest as soon as
 // one process has ended by itself.
 [[noreturn]] void abort_all(Communicator& world, ExitCode code, const std::string& reason);
-
-// Runs `job` on the engine's thread, while nobody else calls MPI, and returns when it has ended:
-// for measurements against plain MPI. Nothing may be under way.
-void run_on_mpi_thread(Communicator& world, const std::function<void()>& job);
 
 }  // namespace slackline

@@ -12,19 +12,11 @@ std::shared_ptr<MemoryPool> pool_of_thread() {
   return own == nullptr ? *shared : own;
 }
 
-bool reserve(std::size_t bytes) {
-  return pool_of_thread()->reserve(bytes);
-}
-
-MemoryPool::Use use_of_pool() {
-  return pool_of_thread()->use();
-}
-
 std::size_t free_bytes() {
   std::size_t free = 0;
   std::size_t total = 0;
   SL_CUDA_CHECK(cudaMemGetInfo(&free, &total));
-  return free + use_of_pool().left;
+  return free + pool_of_thread()->use().left;
 }
 
 std::byte* allocate_pinned(std::size_t bytes) {

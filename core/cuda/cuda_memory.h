@@ -15,11 +15,6 @@ namespace slackline::cuda {
 // one. Shared, since who takes a piece of it keeps it until that is given back.
 [[nodiscard]] std::shared_ptr<MemoryPool> pool_of_thread();
 
-// Has that pool take this much from the device, to give out. False where the device has not that
-// much left.
-[[nodiscard]] bool reserve(std::size_t bytes);
-[[nodiscard]] MemoryPool::Use use_of_pool();
-
 // What the device and the pool have left.
 [[nodiscard]] std::size_t free_bytes();
 

@@ -100,16 +100,16 @@ namespace cuda {
 
 [[gnu::weak]] void end_range() {}
 
-[[gnu::weak]] bool reserve(std::size_t /*bytes*/) {
-  refuse();
-}
-
-[[gnu::weak]] MemoryPool::Use use_of_pool() {
-  return {};
-}
-
 [[gnu::weak]] std::shared_ptr<MemoryPool> pool_of_thread() {
   refuse();
+}
+
+[[gnu::weak]] bool MemoryPool::reserve(std::size_t /*bytes*/) {
+  return false;
+}
+
+[[gnu::weak]] MemoryPool::Use MemoryPool::use() const {
+  return {};
 }
 
 [[gnu::weak]] std::byte* MemoryPool::take(std::size_t /*bytes*/) {

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/check.h"
+#include "core/joined_text.h"
 #include "core/json_reader.h"
 
 namespace slackline {
@@ -43,11 +44,7 @@ std::size_t Shape::num_elements() const {
 }
 
 std::string Shape::to_string() const {
-  std::string text = "(";
-  for (int i = 0; i < rank_; ++i) {
-    text += (i == 0 ? "" : ", ") + std::to_string(dims_[static_cast<std::size_t>(i)]);
-  }
-  return text + ")";
+  return "(" + joined(dims(), ", ") + ")";
 }
 
 std::ostream& operator<<(std::ostream& out, const Shape& shape) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <omp.h>
 #include <sched.h>
 #include <string>
 #include <system_error>
@@ -10,7 +11,6 @@
 
 #include "core/check.h"
 #include "core/error.h"
-#include "core/threads/single_threaded_libraries.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -153,6 +153,10 @@ void ThreadPool::worker_loop(int thread) {
     work(thread);
     running_.fetch_sub(1, std::memory_order_release);
   }
+}
+
+void make_libraries_single_threaded() {
+  omp_set_num_threads(1);
 }
 
 int num_cores() {

@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "core/cuda/cuda_device.h"
-#include "core/threads/single_threaded_libraries.h"
 #include "core/threads/start_thread.h"
+#include "core/threads/thread_pool.h"
 
 namespace slackline {
 

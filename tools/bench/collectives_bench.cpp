@@ -32,6 +32,7 @@
 #include "core/comm/world.h"
 #include "core/error.h"
 #include "parallel/predict/collective_times.h"
+#include "tools/bench/mpi_thread.h"
 #include "tools/bench/timing.h"
 #include "tools/cli/command_line.h"
 

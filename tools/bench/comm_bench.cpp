@@ -25,6 +25,7 @@
 
 #include "core/comm/world.h"
 #include "core/tensor/buffer.h"
+#include "tools/bench/mpi_thread.h"
 #include "tools/bench/timing.h"
 #include "tools/cli/command_line.h"
 

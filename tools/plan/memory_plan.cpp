@@ -217,7 +217,7 @@ void reserve_device_memory(const std::vector<MemoryItem>& plan) {
   // Pieces begin at multiples of 256 bytes, and each stream has one of a few bytes.
   constexpr std::size_t kSmallPieces = std::size_t{1} << 20U;
   const std::size_t bytes = total_bytes(plan, Device::cuda) + kSmallPieces;
-  if (cuda::reserve(bytes)) {
+  if (cuda::pool_of_thread()->reserve(bytes)) {
     return;
   }
   std::map<std::string, HeldBytes> rows;

@@ -25,7 +25,7 @@ void report_data(const TrainConfig& config,
 }
 
 void report_device_memory(int rank) {
-  const cuda::MemoryPool::Use use = cuda::use_of_pool();
+  const cuda::MemoryPool::Use use = cuda::pool_of_thread()->use();
   log_info(
       fmt::format("rank {}: device memory: a pool of {}, of which at most {} were in use; at "
                   "most {} apart from it",

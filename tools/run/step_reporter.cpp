@@ -3,7 +3,7 @@
 #include <string>
 #include <unistd.h>
 
-#include "core/comm/transport/mpi_world.h"
+#include "core/comm/world.h"
 #include "core/terminal.h"
 #include "model/cost/flops.h"
 

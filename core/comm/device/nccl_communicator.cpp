@@ -8,7 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/comm/device/nccl_check.h"
+#include <nccl.h>
+
 #include "core/comm/device/ordered_sum_cuda.h"
 #include "core/comm/engine/collective_moves.h"
 #include "core/comm/forwarding_communicator.h"
@@ -23,6 +24,16 @@ namespace slackline {
 namespace {
 
 using Kind = TransferRecord::Kind;
+
+// Throws DeviceError that names the call where NCCL says that it failed. What is still under way
+// has not.
+void check_nccl(ncclResult_t result, const char* call) {
+  if (result != ncclSuccess && result != ncclInProgress) {
+    throw DeviceError(std::string(call) + " failed: " + ncclGetErrorString(result));
+  }
+}
+
+#define SL_NCCL_CHECK(call) check_nccl((call), #call)
 
 // One of NCCL's communicators with the stream that its work is queued on. A thread watches it:
 // where NCCL tells of an error, or a rank of the world has failed, it is aborted, so that kernels

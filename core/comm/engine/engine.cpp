@@ -74,7 +74,7 @@ Engine::Inbox Engine::Inbox::take(Taker taker) {
 }
 
 Engine::Engine(const MakeTransport& make_transport, const EngineOptions& options)
-    : options_(options), background_(options.longest_background) {
+    : options_(options), background_(options.world.longest_background) {
   std::promise<void> made;
   thread_ = start_thread("a rank's transfers", [&] { run(make_transport, made); });
   try {
@@ -297,13 +297,13 @@ void Engine::open_group(std::uint32_t id, const std::vector<int>& members) {
     }
     transport_->open_group(id, members);
   });
-  const duration<double> limit(options_.timeout_seconds);
+  const duration<double> limit(options_.world.timeout_seconds);
   if (opened.wait_for(limit) != std::future_status::ready) {
     throw CommError(
         fmt::format("a new group of ranks {}: not all of them come within {:g} seconds "
                     "(network.timeout_seconds)",
                     joined(members, ", "),
-                    options_.timeout_seconds));
+                    options_.world.timeout_seconds));
   }
   opened.get();
 }

@@ -19,19 +19,16 @@
 #include "core/comm/engine/sum_window.h"
 #include "core/comm/transport/bell.h"
 #include "core/comm/transport/transport.h"
+#include "core/comm/world.h"
 #include "core/threads/worker.h"
 
 namespace slackline {
 
 struct EngineOptions {
-  double timeout_seconds = 600.0;      // a wait longer than this is a failure
-  double end_grace_seconds = 0.3;      // the same once the end is expected
-  bool (*end_expected)() = nullptr;    // whether this process was told to end; null: never
-  bool free_cores = false;             // whether a core is left for looking on without sleep
-  bool crowded = false;                // whether ranks of this host share cores
-  double clock_offset = 0.0;           // seconds from this host's steady clock to rank 0's
-  std::size_t longest_background = 0;  // bytes of a message of Urgency::background
-  double message_scale = 1.0;          // of WorldOptions
+  WorldOptions world{};
+  bool free_cores = false;    // whether a core is left for looking on without sleep
+  bool crowded = false;       // whether ranks of this host share cores
+  double clock_offset = 0.0;  // seconds from this host's steady clock to rank 0's
 };
 
 // Moves the data of a process. Operations are taken in the order of submission; a turn posts
@@ -88,6 +85,9 @@ class Engine final : private MessageListener {
   [[nodiscard]] double now() const;  // seconds of the world's clock
 
   [[nodiscard]] const std::shared_ptr<ScratchPool>& scratch() const { return scratch_; }
+
+  // Bytes to which messages of Urgency::background are cut.
+  [[nodiscard]] std::size_t longest_background() const { return options_.world.longest_background; }
 
  private:
   using Clock = Transport::Clock;

@@ -8,6 +8,7 @@
 #include "core/check.h"
 #include "core/comm/collective_bytes.h"
 #include "core/comm/engine/collective_moves.h"
+#include "core/joined_text.h"
 
 namespace slackline {
 
@@ -101,7 +102,7 @@ Transfer EngineCommunicator::begin(TransferRecord record,
     return {};
   }
   if (membership_->urgency == Urgency::background) {
-    cut(moves, endpoint_->longest_background);
+    cut(moves, endpoint_->engine->longest_background());
   }
   auto flight = std::make_shared<Flight>();
   record.bytes_sent = moves.bytes_sent();
@@ -170,7 +171,7 @@ Transfer EngineCommunicator::background_sum(Operation operation) {
                      size = size(),
                      scratch = endpoint_->engine->scratch(),
                      hierarchy = hierarchy_,
-                     longest = endpoint_->longest_background] {
+                     longest = endpoint_->engine->longest_background()] {
     Moves moves = moves_of(operation, rank, size, scratch, hierarchy);
     cut(moves, longest);
     return moves;
@@ -233,10 +234,7 @@ Transfer EngineCommunicator::submit(Operation operation) {
 
 std::uint32_t EngineCommunicator::agree_on_id(const std::string& axis,
                                               const std::vector<int>& members) {
-  std::string call = axis;
-  for (const int member : members) {
-    call += ' ' + std::to_string(member);
-  }
+  const std::string call = axis + " " + joined(members, " ");
   Proposal own{.id = endpoint_->next_communicator, .hash = std::hash<std::string>()(call)};
   std::vector<Proposal> proposals(members.size());
   std::vector<Transfer> transfers;

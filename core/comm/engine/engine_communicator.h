@@ -17,7 +17,6 @@ struct Endpoint {
   std::uint32_t next_communicator = 1;  // 0 is the world
   std::vector<int> nodes{};             // of every rank of the world
   std::vector<int> hosts{};             // likewise
-  std::size_t longest_background = 0;   // bytes of a message
 };
 
 // The communicator over an Engine: turns calls into flights and keeps the books.

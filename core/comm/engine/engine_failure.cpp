@@ -28,7 +28,7 @@ constexpr milliseconds kAbortTime{900};
 
 // A thread that is stuck inside a library cannot be joined, and all ranks end, always.
 void Engine::end_if_stuck() {
-  const duration<double> limit(options_.timeout_seconds + 5.0);
+  const duration<double> limit(options_.world.timeout_seconds + 5.0);
   if (ended_.get_future().wait_for(limit) != std::future_status::ready) {
     log_error("the communication thread does not end; leaving without it");
     std::_Exit(static_cast<int>(ExitCode::device));
@@ -58,7 +58,7 @@ void Engine::abort(const std::string& reason, int code) {
 
 void Engine::leave(int code) {
   // A launcher that has told this process to end does so to all, and leaves them a second.
-  const bool ending = options_.end_expected != nullptr && options_.end_expected();
+  const bool ending = options_.world.end_expected != nullptr && options_.world.end_expected();
   std::this_thread::sleep_for(ending || failed_first_ ? kLastWords : kLastWordsOfOthers);
   if (!ending) {
     transport_->abort(code);
@@ -88,7 +88,7 @@ void Engine::check_waits() {
   }
   last_check_ = time;
   const double seconds = now();
-  if (end_seen_ == 0.0 && options_.end_expected != nullptr && options_.end_expected()) {
+  if (end_seen_ == 0.0 && options_.world.end_expected != nullptr && options_.world.end_expected()) {
     end_seen_ = seconds;
   }
   for (const std::shared_ptr<Flight>& flight : flights_) {
@@ -99,14 +99,14 @@ void Engine::check_waits() {
     const Flight& needed = awaited(*flight);
     const bool needs_others = needed.stage == Flight::Stage::receiving;
     if (needs_others && end_seen_ > 0.0 &&
-        seconds - std::max(begin, end_seen_) > options_.end_grace_seconds) {
+        seconds - std::max(begin, end_seen_) > options_.world.end_grace_seconds) {
       throw CommError(needed.describe() + needed.missing_peers() +
                       ": not finished when this process was told to end");
     }
     const double patience = needed.record.note.patience_seconds;
-    if (seconds - begin > options_.timeout_seconds + patience) {
+    if (seconds - begin > options_.world.timeout_seconds + patience) {
       throw CommError(needed.describe() + needed.missing_peers() + ": no answer within " +
-                      std::to_string(options_.timeout_seconds) +
+                      std::to_string(options_.world.timeout_seconds) +
                       " seconds (network.timeout_seconds)" +
                       (patience > 0.0 ? " and " + std::to_string(patience) + " of a round" : ""));
     }

@@ -47,7 +47,7 @@ void Engine::list(const std::vector<std::shared_ptr<Flight>>& submitted) {
       flights_.push_back(flight);
       if (flight->make_moves) {
         const auto [window, is_new] = sum_windows_.try_emplace(
-            flight->group.get(), SumWindow::limit_of(options_.longest_background));
+            flight->group.get(), SumWindow::limit_of(options_.world.longest_background));
         flight->ticket = window->second.add(flight->sum_bytes);
       }
     }
@@ -174,7 +174,7 @@ void Engine::post_piece(Flight& flight, std::size_t i) {
       .sequence = flight.sequence,
       .data = piece.data,
       .bytes = piece.bytes,
-      .link_share = flight.record.note.whole_bytes > 0 ? 1.0 : 1.0 / options_.message_scale,
+      .link_share = flight.record.note.whole_bytes > 0 ? 1.0 : 1.0 / options_.world.message_scale,
       .flight = &flight,
       .piece = i};
   if (gives_way(message)) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/joined_text.h"
+
 namespace slackline {
 
 std::string Flight::describe() const {
@@ -41,11 +43,8 @@ std::string Flight::missing_peers() const {
   }
   std::sort(ranks.begin(), ranks.end());
   ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
-  std::string text = ranks.size() == 1 ? ", waiting for world rank " : ", waiting for world ranks ";
-  for (std::size_t i = 0; i < ranks.size(); ++i) {
-    text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
-  }
-  return text;
+  return ", waiting for world rank" + std::string(ranks.size() == 1 ? " " : "s ") +
+         joined(ranks, ", ");
 }
 
 }  // namespace slackline

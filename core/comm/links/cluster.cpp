@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "core/check.h"
-#include "core/error.h"
+#include "core/file_errors.h"
 #include "core/json_reader.h"
 
 namespace slackline {
@@ -188,12 +188,7 @@ std::array<bool, 3> read_links(JsonReader& document, Cluster& cluster) {
 }
 
 Cluster read_cluster(const std::string& path) {
-  try {
-    return read(JsonReader::parse_file(path));
-  } catch (const ConfigError& problem) {
-    const std::string text = problem.what();
-    throw ConfigError(text.starts_with(path) ? text : path + ": " + text);
-  }
+  return reading<ConfigError>(path, [&] { return read(JsonReader::parse_file(path)); });
 }
 
 Cluster read_emulated_cluster(const std::string& path) {

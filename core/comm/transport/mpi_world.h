@@ -25,9 +25,6 @@ struct MpiWorld {
   std::span<std::atomic<std::int64_t>> shared{};  // until the transport's end
 };
 
-// Whether a launcher (mpirun, srun) started this process as one of several.
-[[nodiscard]] bool launched_by_mpi();
-
 // Ranks are processes. Initializes MPI, fills in `world`, and owns MPI until close() or abort();
 // the transport is made, opened for groups and ended on one thread, and otherwise called from
 // several, one after the other. It needs no more than what the

@@ -13,7 +13,7 @@
 
 #include "core/kernels/matmul/matmul_backends.h"
 #include "core/kernels/matmul/matmul_epilogue.h"
-#include "core/threads/single_threaded_libraries.h"
+#include "core/threads/thread_pool.h"
 
 // Products by oneDNN: C in tiles of at most kTileRows x tile_columns, each a single-threaded
 // call over all of K on one thread of the pool. A tile's sums are f32, in C itself where that is

@@ -108,23 +108,23 @@ TEST_CASE("a pool refuses what the device has not, and goes on") {
 }
 
 TEST_CASE("buffers of a rank and of its threads are of its pool, whoever ends them") {
-  const std::size_t before = use_of_pool().pieces;
+  const std::size_t before = pool_of_thread()->use().pieces;
   std::optional<Buffer> kept;
   std::thread rank([&] {
     use_device(0);
-    REQUIRE(reserve(8 * kUnit));
+    REQUIRE(pool_of_thread()->reserve(8 * kUnit));
     Buffer own("own", kUnit, Backing::cuda);
     Worker worker;
     worker.submit([&] { kept.emplace("of a worker", 2 * kUnit, Backing::cuda); });
     worker.finish();
-    REQUIRE(use_of_pool().pieces == 3 * kUnit);
-    REQUIRE(use_of_pool().beyond == 0);
+    REQUIRE(pool_of_thread()->use().pieces == 3 * kUnit);
+    REQUIRE(pool_of_thread()->use().beyond == 0);
   });
   rank.join();
   kept->fill_zero();  // the rank has gone, its pool has not
-  REQUIRE(use_of_pool().pieces == before);
+  REQUIRE(pool_of_thread()->use().pieces == before);
   kept.reset();
-  REQUIRE(use_of_pool().pieces == before);
+  REQUIRE(pool_of_thread()->use().pieces == before);
 }
 
 TEST_CASE("a buffer that the device has no memory for says its name and what is held") {

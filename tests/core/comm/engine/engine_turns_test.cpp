@@ -72,7 +72,7 @@ std::unique_ptr<Engine> engine_whose_message_ends(const std::function<bool()>& e
       [&](MessageListener& listener, EngineOptions&) {
         return std::make_unique<OneMessage>(listener, ends);
       },
-      EngineOptions{.timeout_seconds = 10.0, .free_cores = free_cores});
+      EngineOptions{.world = {.timeout_seconds = 10.0}, .free_cores = free_cores});
 }
 
 // A byte from rank 1 to rank 0.
@@ -148,7 +148,7 @@ TEST_CASE("a rank that listens for its bell sleeps, and calls those that it wait
         return std::make_unique<OneMessage>(
             listener, [&] { return ends.load(); }, &bell, &calls);
       },
-      EngineOptions{.timeout_seconds = 30.0, .crowded = true});
+      EngineOptions{.world = {.timeout_seconds = 30.0}, .crowded = true});
   const Receive receive;
   engine.submit(receive.flight());
   std::atomic<double> used{0.0};
@@ -177,7 +177,7 @@ TEST_CASE("a rank that waits for itself is given up after the timeout, by name")
       [](MessageListener& listener, EngineOptions&) {
         return std::make_unique<OneMessage>(listener, [] { return false; });
       },
-      EngineOptions{.timeout_seconds = 0.1});
+      EngineOptions{.world = {.timeout_seconds = 0.1}});
   const Receive receive;
   engine->submit(receive.flight());
   REQUIRE_THROWS_WITH(engine->wait(*receive.flight()),
