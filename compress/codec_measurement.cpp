@@ -1,7 +1,6 @@
 #include "compress/codec_measurement.h"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -72,17 +71,6 @@ class BusyThreads {
 
   std::vector<std::jthread> threads_;
 };
-
-std::vector<float> normal_numbers(std::size_t count) {
-  std::vector<float> values;
-  values.reserve(count + 1);
-  while (values.size() < count) {
-    const std::array<double, 2> pair = normal_pair({}, values.size() / 2);
-    values.push_back(static_cast<float>(pair[0]));
-    values.push_back(static_cast<float>(pair[1]));
-  }
-  return values;
-}
 
 // One codec with what it works on.
 class Measured {
@@ -202,7 +190,8 @@ std::vector<CodecTimes> measure_codecs(const std::vector<CandidateMessage>& mess
     const MatrixShape shape = measured_shape(message.shape, columns);
     most_elements = std::max(most_elements, shape.rows * shape.columns);
   }
-  const std::vector<float> values = normal_numbers(static_cast<std::size_t>(most_elements));
+  std::vector<float> values(static_cast<std::size_t>(most_elements));
+  draw_normal(values, {});
   const BusyThreads passes(workers.device == Device::cpu ? workers.num_threads : 0);
   std::vector<CodecTimes> times;
   times.reserve(messages.size());

@@ -223,14 +223,7 @@ class LowRankCodec final : public Codec {
   void draw_right(std::size_t matrix) {
     const PhiloxKey key = philox_key(seed_, "codec/right_factor/" + parts_[matrix].name);
     const HostTensor drawn(right_.each[matrix], HostTensor::Contents::undefined);
-    const std::span<float> values = drawn.tensor().span<float>();
-    for (std::size_t i = 0; i < values.size(); i += 2) {
-      const std::array<double, 2> pair = normal_pair(key, i / 2);
-      values[i] = static_cast<float>(pair[0]);
-      if (i + 1 < values.size()) {
-        values[i + 1] = static_cast<float>(pair[1]);
-      }
-    }
+    draw_normal(drawn.tensor().span<float>(), key);
     drawn.write_back();
   }
 
