@@ -205,9 +205,7 @@ class LowRankCodec final : public Codec {
   }
 
  private:
-  [[nodiscard]] std::uint32_t parameter() const {
-    return static_cast<std::uint32_t>(setting_.rank);
-  }
+  [[nodiscard]] std::size_t parameter() const { return static_cast<std::size_t>(setting_.rank); }
 
   void take_memory() {
     if (!left_.each.empty()) {

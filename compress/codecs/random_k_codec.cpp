@@ -55,7 +55,7 @@ class RandomKCodec final : public Codec {
               const MessageKey& key,
               const Tensor& frame) override {
     SL_CHECK_EQ(frame.bytes(), frame_bytes());
-    begin_frame(stream, frame, CodecKind::random_k, parameter());
+    begin_frame(stream, frame, CodecKind::random_k, parts_.total());
     write_words(stream, words_of(frame), words_of(key));
     gather(stream, values, residual, words_of(frame), values_of(frame));
   }
@@ -138,10 +138,6 @@ class RandomKCodec final : public Codec {
   }
 
  private:
-  [[nodiscard]] std::uint32_t parameter() const {
-    return static_cast<std::uint32_t>(parts_.total());
-  }
-
   [[nodiscard]] Tensor values_of(const Tensor& frame) const {
     return frame_part(
         frame, kPayloadOffset, setting_.values, {static_cast<std::int64_t>(parts_.total())});
@@ -165,7 +161,7 @@ class RandomKCodec final : public Codec {
 
   // Where a frame has them.
   [[nodiscard]] static Tensor words_of(const Tensor& frame) {
-    return frame_part(frame, sizeof(FrameHeader), DType::u8, {sizeof(MessageWords)});
+    return bytes_at(frame, sizeof(FrameHeader), sizeof(MessageWords));
   }
 
   void take_memory() {
@@ -184,7 +180,7 @@ class RandomKCodec final : public Codec {
   }
 
   [[nodiscard]] Tensor open(StreamView stream, const Tensor& frame) const {
-    open_frame(stream, frame, CodecKind::random_k, parameter(), frame_bytes());
+    open_frame(stream, frame, CodecKind::random_k, parts_.total(), frame_bytes());
     return words_of(frame);
   }
 

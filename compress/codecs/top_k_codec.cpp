@@ -56,7 +56,7 @@ class TopKCodec final : public Codec {
               const Tensor& frame) override {
     check_operands(values, residual);
     SL_CHECK_EQ(frame.bytes(), frame_bytes());
-    begin_frame(stream, frame, CodecKind::top_k, parameter());
+    begin_frame(stream, frame, CodecKind::top_k, parts_.total());
     ArenaScope scope(stream.workspace());
     const Tensor scratch = scope.allocate(DType::u32, row(parts_.largest()));
     for (std::size_t m = 0; m < parts_.size(); ++m) {
@@ -120,10 +120,6 @@ class TopKCodec final : public Codec {
   }
 
  private:
-  [[nodiscard]] std::uint32_t parameter() const {
-    return static_cast<std::uint32_t>(parts_.total());
-  }
-
   void check_operands(const Matrices& values, const Matrices& residual) const {
     parts_.check("the values of top_k", values);
     if (!residual.empty()) {
@@ -153,15 +149,13 @@ class TopKCodec final : public Codec {
   // The bytes that make a matrix's values whole words.
   [[nodiscard]] Tensor rest_of(const Tensor& frame, std::size_t matrix) const {
     const std::size_t bytes = parts_.kept(matrix) * size_of(setting_.values);
-    return frame_part(frame,
-                      values_offset(matrix) + bytes,
-                      DType::u8,
-                      row((kWordBytes - bytes % kWordBytes) % kWordBytes));
+    return bytes_at(
+        frame, values_offset(matrix) + bytes, (kWordBytes - bytes % kWordBytes) % kWordBytes);
   }
 
   // Checks a frame and returns the indices of all its matrices, in scratch.
   [[nodiscard]] Tensor open(StreamView stream, ArenaScope& scope, const Tensor& frame) const {
-    open_frame(stream, frame, CodecKind::top_k, parameter(), frame_bytes());
+    open_frame(stream, frame, CodecKind::top_k, parts_.total(), frame_bytes());
     const Tensor indices = scope.allocate(DType::u32, row(parts_.total()));
     for (std::size_t m = 0; m < parts_.size(); ++m) {
       const auto tag = static_cast<std::uint32_t>(m);
