@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -349,13 +348,6 @@ std::string strength(const CodecSetting& setting) {
   return std::to_string(setting.rank);
 }
 
-std::unique_ptr<Codec> make(const CodecSetting& setting,
-                            std::vector<CodecPart> parts,
-                            std::uint64_t seed,
-                            Device device) {
-  return std::make_unique<LowRankCodec>(setting, std::move(parts), seed, device);
-}
-
 }  // namespace
 
 extern const CodecTraits kLowRankTraits;
@@ -369,6 +361,6 @@ constexpr CodecTraits kLowRankTraits = {.name = "low_rank",
                                         .read = read,
                                         .keys = keys,
                                         .strength = strength,
-                                        .make = make};
+                                        .make = make_codec_of<LowRankCodec>};
 
 }  // namespace slackline

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <array>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -34,7 +33,10 @@ QuantizedFormat format_of(const CodecSetting& setting) {
 // are those of all messages of its sum.
 class QuantizeCodec final : public Codec {
  public:
-  QuantizeCodec(const CodecSetting& setting, std::vector<CodecPart> parts)
+  QuantizeCodec(const CodecSetting& setting,
+                std::vector<CodecPart> parts,
+                std::uint64_t /*seed*/,
+                Device /*device*/)
       : Codec(slackline::frame_bytes(setting, parts)),
         setting_(setting),
         format_(format_of(setting)),
@@ -254,13 +256,6 @@ bool is_in_moments(const CodecSetting& setting) {
   return setting.units == Units::moments;
 }
 
-std::unique_ptr<Codec> make(const CodecSetting& setting,
-                            std::vector<CodecPart> parts,
-                            std::uint64_t /*seed*/,
-                            Device /*device*/) {
-  return std::make_unique<QuantizeCodec>(setting, std::move(parts));
-}
-
 }  // namespace
 
 extern const CodecTraits kQuantizeTraits;
@@ -274,6 +269,6 @@ constexpr CodecTraits kQuantizeTraits = {.name = "quantize",
                                          .keys = keys,
                                          .needs_moments = is_in_moments,
                                          .strength = strength,
-                                         .make = make};
+                                         .make = make_codec_of<QuantizeCodec>};
 
 }  // namespace slackline

@@ -1,5 +1,4 @@
 #include <cmath>
-#include <memory>
 #include <vector>
 
 #include "compress/codec_bytes.h"
@@ -262,14 +261,6 @@ double error(const CodecSetting& setting, const MatrixShape& /*shape*/) {
   return std::sqrt(setting.error_feedback == ErrorFeedback::none ? (1.0 - p) / p : 1.0 - p);
 }
 
-std::unique_ptr<Codec> make(const CodecSetting& setting,
-                            // NOLINTNEXTLINE(performance-unnecessary-value-param)
-                            std::vector<CodecPart> parts,
-                            std::uint64_t seed,
-                            Device device) {
-  return std::make_unique<RandomKCodec>(setting, parts, seed, device);
-}
-
 }  // namespace
 
 extern const CodecTraits kRandomKTraits;
@@ -282,6 +273,6 @@ constexpr CodecTraits kRandomKTraits = {.name = "random_k",
                                         .read = read_kept_share,
                                         .keys = kept_share_keys,
                                         .strength = kept_share_text,
-                                        .make = make};
+                                        .make = make_codec_of<RandomKCodec>};
 
 }  // namespace slackline

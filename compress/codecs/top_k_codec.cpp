@@ -1,9 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <memory>
 #include <numbers>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -39,7 +37,10 @@ constexpr std::size_t kWordBytes = sizeof(std::uint32_t);
 // written, for they may be damaged.
 class TopKCodec final : public Codec {
  public:
-  TopKCodec(const CodecSetting& setting, const std::vector<CodecPart>& parts)
+  TopKCodec(const CodecSetting& setting,
+            const std::vector<CodecPart>& parts,
+            std::uint64_t /*seed*/,
+            Device /*device*/)
       : Codec(slackline::frame_bytes(setting, parts)), setting_(setting), parts_(setting, parts) {
     std::size_t offset = sizeof(FrameHeader);
     for (const CodecPart& part : parts) {
@@ -227,14 +228,6 @@ double error(const CodecSetting& setting, const MatrixShape& /*shape*/) {
   return lost_below_threshold(setting.ratio);
 }
 
-std::unique_ptr<Codec> make(const CodecSetting& setting,
-                            // NOLINTNEXTLINE(performance-unnecessary-value-param)
-                            std::vector<CodecPart> parts,
-                            std::uint64_t /*seed*/,
-                            Device /*device*/) {
-  return std::make_unique<TopKCodec>(setting, parts);
-}
-
 }  // namespace
 
 extern const CodecTraits kTopKTraits;
@@ -245,6 +238,6 @@ constexpr CodecTraits kTopKTraits = {.name = "top_k",
                                      .read = read_kept_share,
                                      .keys = kept_share_keys,
                                      .strength = kept_share_text,
-                                     .make = make};
+                                     .make = make_codec_of<TopKCodec>};
 
 }  // namespace slackline
