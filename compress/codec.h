@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "compress/codec_setting.h"
+#include "core/check.h"
 #include "core/tensor/stream.h"
 #include "core/tensor/tensor.h"
 #include "core/tensor/workers.h"
@@ -111,35 +112,47 @@ class Codec {
                       const Matrices& out,
                       bool accumulate) const = 0;
 
-  // Rounds of addition over ranks; 0: this codec's messages do not add.
+  // Rounds of addition over ranks; 0: this codec's messages do not add, and the calls below fail.
   [[nodiscard]] virtual int sums() const { return 0; }
 
   // What is added up in place in a round, from 1: the same memory for every message. Not called
   // beside other calls.
-  [[nodiscard]] virtual Tensor addend(int round);
+  [[nodiscard]] virtual Tensor addend(int /*round*/) { refuse_sums(); }
 
   // Makes the first addend.
-  virtual void begin_sum(StreamView stream,
-                         const Matrices& values,
-                         const Matrices& residual,
-                         const MessageKey& key);
+  virtual void begin_sum(StreamView /*stream*/,
+                         const Matrices& /*values*/,
+                         const Matrices& /*residual*/,
+                         const MessageKey& /*key*/) {
+    refuse_sums();
+  }
 
   // Makes the next addend, of the sum of the one before. `values` and `residual` as given to
   // begin_sum.
-  virtual void next_sum(StreamView stream, const Matrices& values, const Matrices& residual);
+  virtual void next_sum(StreamView /*stream*/,
+                        const Matrices& /*values*/,
+                        const Matrices& /*residual*/) {
+    refuse_sums();
+  }
 
   // After the last round, added up over `ranks`. `out` may be the values.
-  virtual void finish_sum(StreamView stream,
-                          const Matrices& out,
-                          const Matrices& residual,
-                          int ranks);
+  virtual void finish_sum(StreamView /*stream*/,
+                          const Matrices& /*out*/,
+                          const Matrices& /*residual*/,
+                          int /*ranks*/) {
+    refuse_sums();
+  }
 
   [[nodiscard]] virtual CodecGradient gradient() const { return CodecGradient::straight_through; }
 
   // Takes the gradient of what decode() makes of matrix 0 of `frame` back to that of what was
   // encoded: zeroes the elements that the frame left out and multiplies the others by what decode()
   // multiplies them by. REQUIRES: gradient() is masked.
-  virtual void mask(StreamView stream, const Tensor& frame, const Tensor& gradient) const;
+  virtual void mask(StreamView /*stream*/,
+                    const Tensor& /*frame*/,
+                    const Tensor& /*gradient*/) const {
+    SL_CHECK(false, "this codec does not mask gradients");
+  }
 
   // Views of what later messages depend on; valid as long as the codec.
   [[nodiscard]] virtual std::vector<CodecState> state() { return {}; }
@@ -151,6 +164,8 @@ class Codec {
   explicit Codec(std::size_t frame_bytes) : frame_bytes_(frame_bytes) {}
 
  private:
+  [[noreturn]] static void refuse_sums() { SL_CHECK(false, "this codec's messages do not add"); }
+
   std::size_t frame_bytes_;
 };
 

@@ -1,7 +1,6 @@
 #include "compress/codec_measurement.h"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -73,42 +72,29 @@ class BusyThreads {
   std::vector<std::jthread> threads_;
 };
 
-std::vector<float> normal_numbers(std::size_t count) {
-  std::vector<float> values;
-  values.reserve(count + 1);
-  while (values.size() < count) {
-    const std::array<double, 2> pair = normal_pair({}, values.size() / 2);
-    values.push_back(static_cast<float>(pair[0]));
-    values.push_back(static_cast<float>(pair[1]));
-  }
-  return values;
-}
-
 // One codec with what it works on.
 class Measured {
  public:
   Measured(const CandidateMessage& message,
-           const MatrixShape& shape,
+           const MatrixShape& matrix,
            std::span<const float> normal_values,
            Device device)
       : message_(message),
-        values_(
-            make_buffer("measured", DType::f32, {shape.rows, shape.columns}, backing_of(device))),
-        residual_(
-            make_buffer("residual", DType::f32, {shape.rows, shape.columns}, backing_of(device))),
+        shape_{matrix.rows, matrix.columns},
+        values_(make_buffer("measured", DType::f32, shape_, backing_of(device))),
+        residual_(make_buffer("residual", DType::f32, shape_, backing_of(device))),
         moments_(needs_moments(message.codec)
-                     ? make_buffer(
-                           "moments", DType::f32, {shape.rows, shape.columns}, backing_of(device))
+                     ? make_buffer("moments", DType::f32, shape_, backing_of(device))
                      : Buffer()),
-        codec_(make_codec(message.codec, {part_of(shape)}, kSeed, device)),
+        codec_(make_codec(message.codec, {part_of(matrix)}, kSeed, device)),
         frame_("frame", codec_->frame_bytes(), backing_of(device)) {
     residual_.fill_zero();  // NaN there would end an orthonormalization at once
     if (moments_.bytes() > 0) {
       moments_.fill_zero();
     }
-    matrix_ = {values_.view(DType::f32, {shape.rows, shape.columns})};
+    matrix_ = {values_.view(DType::f32, shape_)};
     if (message.codec.error_feedback != ErrorFeedback::none) {
-      owed_ = {residual_.view(DType::f32, {shape.rows, shape.columns})};
+      owed_ = {residual_.view(DType::f32, shape_)};
     }
     const HostTensor host(matrix_.front(), HostTensor::Contents::undefined);
     const std::span<float> values = host.tensor().span<float>();
@@ -118,9 +104,9 @@ class Measured {
 
   [[nodiscard]] const Codec& codec() const { return *codec_; }
 
-  [[nodiscard]] CodecTimes run(StreamView stream, const MatrixShape& shape) {
+  [[nodiscard]] CodecTimes run(StreamView stream) {
     CodecTimes times{.setting = message_.codec,
-                     .shape = {shape.rows, shape.columns},
+                     .shape = {shape_[0], shape_[1]},
                      .sent_bytes = codec_->frame_bytes()};
     std::vector<double> encode;
     std::vector<double> decode;
@@ -149,9 +135,7 @@ class Measured {
   [[nodiscard]] CodecPart part_of(const MatrixShape& shape) const {
     return {.name = "measured",
             .shape = shape,
-            .moments = moments_.bytes() == 0
-                           ? Tensor()
-                           : moments_.view(DType::f32, {shape.rows, shape.columns})};
+            .moments = moments_.bytes() == 0 ? Tensor() : moments_.view(DType::f32, shape_)};
   }
 
   void add_up(StreamView stream, const MessageKey& key, CodecTimes& times) {
@@ -183,6 +167,7 @@ class Measured {
   }
 
   CandidateMessage message_;
+  Shape shape_;
   Buffer values_;
   Buffer residual_;
   Buffer moments_;
@@ -202,7 +187,8 @@ std::vector<CodecTimes> measure_codecs(const std::vector<CandidateMessage>& mess
     const MatrixShape shape = measured_shape(message.shape, columns);
     most_elements = std::max(most_elements, shape.rows * shape.columns);
   }
-  const std::vector<float> values = normal_numbers(static_cast<std::size_t>(most_elements));
+  std::vector<float> values(static_cast<std::size_t>(most_elements));
+  draw_normal(values, {});
   const BusyThreads passes(workers.device == Device::cpu ? workers.num_threads : 0);
   std::vector<CodecTimes> times;
   times.reserve(messages.size());
@@ -210,7 +196,7 @@ std::vector<CodecTimes> measure_codecs(const std::vector<CandidateMessage>& mess
     const MatrixShape shape = measured_shape(message.shape, columns);
     Measured measured(message, shape, values, workers.device);
     Stream stream(workers, measured.codec().workspace_bytes(workers), "codec");
-    times.push_back(measured.run(stream, shape));
+    times.push_back(measured.run(stream));
   }
   return times;
 }

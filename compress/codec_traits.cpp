@@ -1,6 +1,7 @@
 #include "compress/codec_traits.h"
 
 #include <array>
+#include <utility>
 
 namespace slackline {
 
@@ -14,6 +15,13 @@ const CodecTraits& traits_of(CodecKind kind) {
   static constexpr std::array<const CodecTraits*, kNumCodecs> kTraits = {
       &kLowRankTraits, &kTopKTraits, &kRandomKTraits, &kQuantizeTraits, &kCastTraits};
   return *kTraits.at(static_cast<std::size_t>(kind));
+}
+
+std::unique_ptr<Codec> make_codec(const CodecSetting& setting,
+                                  std::vector<CodecPart> parts,
+                                  std::uint64_t seed,
+                                  Device device) {
+  return traits_of(setting.kind).make(setting, std::move(parts), seed, device);
 }
 
 bool needs_moments(const CodecSetting& setting) {

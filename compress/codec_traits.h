@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "compress/codec.h"
@@ -72,6 +73,15 @@ struct CodecTraits {
                                  std::uint64_t seed,
                                  Device device) = nullptr;
 };
+
+// Makes a codec of the class `Kind`: what `make` is of its traits.
+template <typename Kind>
+[[nodiscard]] std::unique_ptr<Codec> make_codec_of(const CodecSetting& setting,
+                                                   std::vector<CodecPart> parts,
+                                                   std::uint64_t seed,
+                                                   Device device) {
+  return std::make_unique<Kind>(setting, std::move(parts), seed, device);
+}
 
 [[nodiscard]] const CodecTraits& traits_of(CodecKind kind);
 

@@ -11,10 +11,10 @@ namespace slackline {
 
 namespace {
 
-MessageWords words_of(CodecKind kind, std::uint32_t parameter, std::size_t frame_bytes) {
+MessageWords words_of(CodecKind kind, std::size_t parameter, std::size_t frame_bytes) {
   return std::bit_cast<MessageWords>(
       FrameHeader{.kind = static_cast<std::uint32_t>(kind),
-                  .parameter = parameter,
+                  .parameter = static_cast<std::uint32_t>(parameter),
                   .payload_bytes = static_cast<std::uint32_t>(frame_bytes - sizeof(FrameHeader))});
 }
 
@@ -58,14 +58,14 @@ std::uint32_t version_of(std::uint32_t magic) {
 
 }  // namespace
 
-void begin_frame(StreamView stream, const Tensor& frame, CodecKind kind, std::uint32_t parameter) {
+void begin_frame(StreamView stream, const Tensor& frame, CodecKind kind, std::size_t parameter) {
   write_words(stream, frame, words_of(kind, parameter, frame.bytes()));
 }
 
 void open_frame(StreamView stream,
                 const Tensor& frame,
                 CodecKind kind,
-                std::uint32_t parameter,
+                std::size_t parameter,
                 std::size_t bytes) {
   if (frame.bytes() != bytes) {
     throw CommError(fmt::format("a compressed message has {} bytes where {} of {} are due",
@@ -78,6 +78,10 @@ void open_frame(StreamView stream,
 
 Tensor frame_part(const Tensor& frame, std::size_t offset, DType dtype, const Shape& shape) {
   return {static_cast<std::byte*>(frame.raw()) + offset, dtype, shape, frame.device()};
+}
+
+Tensor bytes_at(const Tensor& frame, std::size_t offset, std::size_t bytes) {
+  return frame_part(frame, offset, DType::u8, {static_cast<std::int64_t>(bytes)});
 }
 
 }  // namespace slackline

@@ -26,8 +26,8 @@ struct FrameHeader {
 
 static_assert(sizeof(FrameHeader) == 16);
 
-// Writes the header. REQUIRES: `frame` is u8 and holds it.
-void begin_frame(StreamView stream, const Tensor& frame, CodecKind kind, std::uint32_t parameter);
+// Writes the header. REQUIRES: `frame` is u8 and holds it; the parameter fits 32 bits.
+void begin_frame(StreamView stream, const Tensor& frame, CodecKind kind, std::size_t parameter);
 
 // Checks size and header of what arrived; throws CommError that tells what was expected, on the
 // CUDA device for the header at the next Stream::synchronize(). `bytes` is what a frame of this
@@ -35,7 +35,7 @@ void begin_frame(StreamView stream, const Tensor& frame, CodecKind kind, std::ui
 void open_frame(StreamView stream,
                 const Tensor& frame,
                 CodecKind kind,
-                std::uint32_t parameter,
+                std::size_t parameter,
                 std::size_t bytes);
 
 // `shape` elements of `dtype`, `offset` bytes into a frame.
@@ -43,5 +43,7 @@ void open_frame(StreamView stream,
                                 std::size_t offset,
                                 DType dtype,
                                 const Shape& shape);
+
+[[nodiscard]] Tensor bytes_at(const Tensor& frame, std::size_t offset, std::size_t bytes);
 
 }  // namespace slackline

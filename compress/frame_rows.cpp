@@ -10,10 +10,6 @@ namespace slackline {
 
 namespace {
 
-Tensor bytes_at(const Tensor& frame, std::size_t offset, std::size_t bytes) {
-  return frame_part(frame, offset, DType::u8, {static_cast<std::int64_t>(bytes)});
-}
-
 // Bytes of a matrix's scales and codes; the scales come first.
 struct Payload {
   std::size_t scales = 0;
@@ -44,10 +40,6 @@ std::size_t scales_of_rows(const CodecSetting& setting,
 
 }  // namespace
 
-bool cuts_by_rows(CodecKind kind) {
-  return traits_of(kind).cuts_by_rows;
-}
-
 std::vector<CodecPart> parts_of_rows(const std::vector<CodecPart>& parts,
                                      const std::vector<MatrixRows>& rows) {
   std::vector<CodecPart> cut;
@@ -60,36 +52,38 @@ std::vector<CodecPart> parts_of_rows(const std::vector<CodecPart>& parts,
   return cut;
 }
 
-void FrameCutter::cut(StreamView stream,
-                      const Tensor& frame,
-                      const std::vector<MatrixRows>& rows,
-                      const Tensor& slice) const {
-  SL_CHECK(cuts_by_rows(setting_.kind) && !adds(setting_.kind), name_of(setting_.kind));
-  SL_CHECK_EQ(frame.bytes(), frame_bytes(setting_, parts_));
+void cut_frame(StreamView stream,
+               const CodecSetting& setting,
+               const std::vector<CodecPart>& parts,
+               const Tensor& frame,
+               const std::vector<MatrixRows>& rows,
+               const Tensor& slice) {
+  SL_CHECK(traits_of(setting.kind).cuts_by_rows && !adds(setting.kind), name_of(setting.kind));
+  SL_CHECK_EQ(frame.bytes(), frame_bytes(setting, parts));
   std::vector<std::size_t> offsets;
   std::size_t offset = sizeof(FrameHeader);
-  for (const CodecPart& part : parts_) {
+  for (const CodecPart& part : parts) {
     offsets.push_back(offset);
-    offset += payload_bytes(setting_, part.shape);
+    offset += payload_bytes(setting, part.shape);
   }
-  const std::size_t slice_bytes = frame_bytes(setting_, parts_of_rows(parts_, rows));
+  const std::size_t slice_bytes = frame_bytes(setting, parts_of_rows(parts, rows));
   begin_frame(stream,
               bytes_at(slice, 0, slice_bytes),
-              setting_.kind,
-              static_cast<std::uint32_t>(setting_.bits));
+              setting.kind,
+              static_cast<std::size_t>(setting.bits));
   std::size_t to = sizeof(FrameHeader);
   const auto copy = [&](std::size_t from, std::size_t bytes) {
     cast(stream, bytes_at(frame, from, bytes), bytes_at(slice, to, bytes));
     to += bytes;
   };
   for (const MatrixRows& own : rows) {
-    const MatrixShape& shape = parts_[own.matrix].shape;
-    const Payload whole = payload_of(setting_, shape);
+    const MatrixShape& shape = parts[own.matrix].shape;
+    const Payload whole = payload_of(setting, shape);
     const auto count = static_cast<std::size_t>(shape.rows);
     const auto first = static_cast<std::size_t>(own.first);
     const auto taken = static_cast<std::size_t>(own.count());
     const std::size_t scales = offsets[own.matrix];
-    const std::size_t of_rows = scales_of_rows(setting_, shape, whole);
+    const std::size_t of_rows = scales_of_rows(setting, shape, whole);
     copy(scales + of_rows / count * first, of_rows / count * taken);
     copy(scales + of_rows, whole.scales - of_rows);
     copy(scales + whole.scales + whole.codes / count * first, whole.codes / count * taken);

@@ -28,6 +28,16 @@ std::array<double, 2> normal_pair(PhiloxKey key, std::uint64_t pair) {
   return {radius * std::cos(angle), radius * std::sin(angle)};
 }
 
+void draw_normal(std::span<float> values, PhiloxKey key, std::size_t first, double deviation) {
+  for (std::size_t i = 0; i < values.size();) {
+    const std::size_t element = first + i;
+    const std::array<double, 2> numbers = normal_pair(key, element / 2);
+    for (std::size_t k = element % 2; k < 2 && i < values.size(); ++k, ++i) {
+      values[i] = static_cast<float>(deviation * numbers[k]);
+    }
+  }
+}
+
 double uniform_number(PhiloxKey key, std::uint64_t index) {
   const PhiloxBlock words = philox(key, {low_word(index), high_word(index), 0, 0});
   return to_unit(words[0], words[1]);

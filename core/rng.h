@@ -1,7 +1,9 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 namespace slackline {
@@ -45,6 +47,12 @@ inline constexpr PhiloxKey kPhiloxWeyl = {0x9E3779B9, 0xBB67AE85};  // added to 
 // Elements 2 * pair and 2 * pair + 1 of a stream of standard normal numbers: Box-Muller in double
 // from counter `pair`, cosine first.
 [[nodiscard]] std::array<double, 2> normal_pair(PhiloxKey key, std::uint64_t pair);
+
+// Fills `values` with elements `first` and on of that stream, times `deviation`, rounded.
+void draw_normal(std::span<float> values,
+                 PhiloxKey key,
+                 std::size_t first = 0,
+                 double deviation = 1.0);
 
 // Element `index` of a stream of numbers in [0, 1), 53 bits, from counter `index`.
 [[nodiscard]] double uniform_number(PhiloxKey key, std::uint64_t index);

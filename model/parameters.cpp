@@ -27,17 +27,6 @@ std::size_t element_bytes(const std::vector<Parameter>& parameters) {
   return bytes;
 }
 
-// Elements [first, first + count) of a logical tensor's stream of normal numbers, to `values`.
-void draw_normal(float* values, std::size_t first, std::size_t count, PhiloxKey key, double std) {
-  for (std::size_t i = 0; i < count;) {
-    const std::size_t element = first + i;
-    const std::array<double, 2> numbers = normal_pair(key, element / 2);
-    for (std::size_t k = element % 2; k < 2 && i < count; ++k, ++i) {
-      values[i] = static_cast<float>(std * numbers[k]);
-    }
-  }
-}
-
 // Fills elements `range` of a parameter's local tensor with the normal numbers of its logical
 // tensor's named stream, row by row.
 void fill_normal(StreamView stream,
@@ -58,10 +47,9 @@ void fill_normal(StreamView stream,
       const auto local =
           static_cast<std::size_t>((first_local_row + row) * columns + part.local.start.back());
       draw_normal(
-          values.data<float>() + (local - range.begin),
-          static_cast<std::size_t>((first_row + row) * logical_columns + part.logical.start.back()),
-          count,
+          values.span<float>().subspan(local - range.begin, count),
           key,
+          static_cast<std::size_t>((first_row + row) * logical_columns + part.logical.start.back()),
           parameter.spec.init_std);
     });
   }

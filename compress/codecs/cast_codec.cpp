@@ -1,5 +1,4 @@
 #include <cstdint>
-#include <memory>
 #include <utility>
 #include <vector>
 
@@ -20,10 +19,11 @@ constexpr std::uint32_t kBits = 16;
 
 class CastCodec final : public Codec {
  public:
-  CastCodec(std::vector<CodecPart> parts, Device device)
-      : Codec(slackline::frame_bytes({.kind = CodecKind::cast}, parts)),
-        parts_(std::move(parts)),
-        device_(device) {}
+  CastCodec(const CodecSetting& setting,
+            std::vector<CodecPart> parts,
+            std::uint64_t /*seed*/,
+            Device device)
+      : Codec(slackline::frame_bytes(setting, parts)), parts_(std::move(parts)), device_(device) {}
 
   void encode(StreamView stream,
               const Matrices& values,
@@ -153,13 +153,6 @@ double error(const CodecSetting& /*setting*/, const MatrixShape& /*shape*/) {
   return 0.0017;
 }
 
-std::unique_ptr<Codec> make(const CodecSetting& /*setting*/,
-                            std::vector<CodecPart> parts,
-                            std::uint64_t /*seed*/,
-                            Device device) {
-  return std::make_unique<CastCodec>(std::move(parts), device);
-}
-
 }  // namespace
 
 extern const CodecTraits kCastTraits;
@@ -169,6 +162,6 @@ constexpr CodecTraits kCastTraits = {.name = "cast",
                                      .payload_bytes = payload,
                                      .sum_rounds = rounds,
                                      .expected_error = error,
-                                     .make = make};
+                                     .make = make_codec_of<CastCodec>};
 
 }  // namespace slackline

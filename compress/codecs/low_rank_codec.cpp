@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -70,48 +69,213 @@ class LowRankCodec final : public Codec {
   LowRankCodec(const CodecSetting& setting,
                std::vector<CodecPart> parts,
                std::uint64_t seed,
-               Device device);
+               Device device)
+      : Codec(slackline::frame_bytes(setting, parts)),
+        setting_(setting),
+        parts_(std::move(parts)),
+        seed_(seed),
+        device_(device) {
+    for (const CodecPart& part : parts_) {
+      const std::int64_t r = factor_rank(setting_, part.shape);
+      left_.add({part.shape.rows, r});
+      right_.add({r, part.shape.columns});
+    }
+  }
 
   void encode(StreamView stream,
               const Matrices& values,
               const Matrices& residual,
-              const MessageKey& key,
-              const Tensor& frame) override;
-  void settle(StreamView stream, const Tensor& frame, const Matrices& residual) override;
+              const MessageKey& /*key*/,
+              const Tensor& frame) override {
+    make_left(stream, values, residual);
+    make_right(stream, values, residual);
+    narrow(stream, left_);
+    narrow(stream, right_);
+    const Tensor left = addend(1);
+    const Tensor right = addend(2);
+    arrived(stream, right_);
+    begin_frame(stream, frame, CodecKind::low_rank, parameter());
+    const std::size_t payload = sizeof(FrameHeader);
+    cast(stream, left, frame_part(frame, payload, left.dtype(), left.shape()));
+    cast(stream, right, frame_part(frame, payload + left.bytes(), right.dtype(), right.shape()));
+  }
+
+  void settle(StreamView stream, const Tensor& /*frame*/, const Matrices& residual) override {
+    if (!residual.empty()) {
+      low_rank_multiply(stream, products({}, residual), LowRankOutput::none, 1.0F);
+    }
+  }
+
   void decode(StreamView stream,
               const Tensor& frame,
               const Matrices& out,
-              bool accumulate) const override;
+              bool accumulate) const override {
+    open_frame(stream, frame, CodecKind::low_rank, parameter(), frame_bytes());
+    std::size_t payload = sizeof(FrameHeader);
+    ArenaScope scratch(stream.workspace());
+    const auto next = [&](const Factors& factors) {
+      const Tensor received = frame_part(frame, payload, setting_.factors, Shape{factors.count});
+      payload += received.bytes();
+      if (setting_.factors == DType::f32) {
+        return received;
+      }
+      const Tensor wide = scratch.allocate(DType::f32, received.shape());
+      cast(stream, received, wide);
+      return wide;
+    };
+    const Tensor left = next(left_);
+    const Tensor right = next(right_);
+    std::vector<LowRankProduct> list = products(out, {});
+    std::size_t left_done = 0;
+    std::size_t right_done = 0;
+    for (LowRankProduct& product : list) {
+      const auto part_of = [](const Tensor& all, std::size_t& done, const Shape& shape) {
+        const Tensor part(all.data<float>() + done, DType::f32, shape, all.device());
+        done += part.num_elements();
+        return part;
+      };
+      product.left = part_of(left, left_done, product.left.shape());
+      product.right = part_of(right, right_done, product.right.shape());
+    }
+    low_rank_multiply(stream, list, accumulate ? LowRankOutput::add : LowRankOutput::write, 1.0F);
+  }
 
   [[nodiscard]] int sums() const override { return 2; }
 
-  [[nodiscard]] Tensor addend(int round) override;
+  [[nodiscard]] Tensor addend(int round) override {
+    take_memory();
+    const Factors& factors = round == 1 ? left_ : right_;
+    return setting_.factors == DType::f32 ? factors.tensor() : factors.narrow_tensor();
+  }
+
   void begin_sum(StreamView stream,
                  const Matrices& values,
                  const Matrices& residual,
-                 const MessageKey& key) override;
-  void next_sum(StreamView stream, const Matrices& values, const Matrices& residual) override;
+                 const MessageKey& /*key*/) override {
+    make_left(stream, values, residual);
+    narrow(stream, left_);
+  }
+
+  void next_sum(StreamView stream, const Matrices& values, const Matrices& residual) override {
+    arrived(stream, left_);
+    make_right(stream, values, residual);
+    narrow(stream, right_);
+  }
+
+  // The residual loses an equal share of the sum on every rank, as in the paper's algorithm: over
+  // all ranks that adds up to what was received.
   void finish_sum(StreamView stream,
                   const Matrices& out,
                   const Matrices& residual,
-                  int ranks) override;
+                  int ranks) override {
+    arrived(stream, right_);
+    low_rank_multiply(
+        stream, products(out, residual), LowRankOutput::write, 1.0F / static_cast<float>(ranks));
+  }
 
-  [[nodiscard]] std::vector<CodecState> state() override;
-  [[nodiscard]] std::size_t workspace_bytes(const Workers& workers) const override;
+  [[nodiscard]] std::vector<CodecState> state() override {
+    take_memory();
+    std::vector<CodecState> states;
+    states.reserve(parts_.size());
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      states.push_back({.part = parts_[i].name, .name = kRightFactor, .data = right_.each[i]});
+    }
+    return states;
+  }
+
+  [[nodiscard]] std::size_t workspace_bytes(const Workers& workers) const override {
+    Matrices shapes;
+    shapes.reserve(parts_.size());
+    for (const CodecPart& part : parts_) {
+      shapes.emplace_back(nullptr, DType::f32, Shape{part.shape.rows, part.shape.columns});
+    }
+    Matrices left;
+    left.reserve(parts_.size());
+    for (const Shape& shape : left_.shapes) {
+      left.emplace_back(nullptr, DType::f32, shape);
+    }
+    // decode() reads factors where they arrived, but bf16 ones as copies.
+    const std::size_t decoded = setting_.factors == DType::f32
+                                    ? 0
+                                    : Arena::aligned_bytes(DType::f32, Shape{left_.count}) +
+                                          Arena::aligned_bytes(DType::f32, Shape{right_.count});
+    return std::max(orthonormalize_workspace_bytes(left, workers),
+                    decoded + low_rank_workspace_bytes(products(shapes, {}), workers));
+  }
 
  private:
-  void take_memory();
-  void draw_right(std::size_t matrix);
-  void revive_lost_rows(StreamView stream);
-  [[nodiscard]] std::vector<LowRankProduct> products(const Matrices& matrices,
-                                                     const Matrices& residual) const;
-  void make_left(StreamView stream, const Matrices& values, const Matrices& residual);
-  void make_right(StreamView stream, const Matrices& values, const Matrices& residual);
-  void narrow(StreamView stream, const Factors& factors) const;
-  void arrived(StreamView stream, const Factors& factors) const;
+  [[nodiscard]] std::size_t parameter() const { return static_cast<std::size_t>(setting_.rank); }
 
-  [[nodiscard]] std::uint32_t parameter() const {
-    return static_cast<std::uint32_t>(setting_.rank);
+  void take_memory() {
+    if (!left_.each.empty()) {
+      return;
+    }
+    left_.take_memory("left factors", setting_.factors, backing_of(device_));
+    right_.take_memory("right factors", setting_.factors, backing_of(device_));
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      draw_right(i);
+    }
+  }
+
+  void draw_right(std::size_t matrix) {
+    const PhiloxKey key = philox_key(seed_, "codec/right_factor/" + parts_[matrix].name);
+    const HostTensor drawn(right_.each[matrix], HostTensor::Contents::undefined);
+    draw_normal(drawn.tensor().span<float>(), key);
+    drawn.write_back();
+  }
+
+  // A direction that a matrix did not have (it was zero, or of lower rank) leaves a zero row, and
+  // zero rows would stay zero for ever. They begin anew.
+  void revive_lost_rows(StreamView stream) {
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      revive_zero_rows(stream,
+                       right_.each[i],
+                       philox_key(seed_, "codec/right_factor/" + parts_[i].name + "/again"));
+    }
+  }
+
+  [[nodiscard]] std::vector<LowRankProduct> products(const Matrices& matrices,
+                                                     const Matrices& residual) const {
+    std::vector<LowRankProduct> list;
+    list.reserve(parts_.size());
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      const Shape shape{parts_[i].shape.rows, parts_[i].shape.columns};
+      const auto of = [&](const Matrices& tensors) {
+        return tensors.empty() ? Tensor() : tensors[i].reshaped(shape);
+      };
+      list.push_back({.matrix = of(matrices), .added = of(residual)});
+      list.back().left =
+          left_.each.empty() ? Tensor(nullptr, DType::f32, left_.shapes[i]) : left_.each[i];
+      list.back().right =
+          right_.each.empty() ? Tensor(nullptr, DType::f32, right_.shapes[i]) : right_.each[i];
+    }
+    return list;
+  }
+
+  void make_left(StreamView stream, const Matrices& values, const Matrices& residual) {
+    take_memory();
+    revive_lost_rows(stream);
+    low_rank_left(stream, products(values, residual));
+  }
+
+  void make_right(StreamView stream, const Matrices& values, const Matrices& residual) {
+    orthonormalize(stream, left_.each, setting_.orthogonalization);
+    narrow(stream, left_);
+    arrived(stream, left_);
+    low_rank_right(stream, products(values, residual));
+  }
+
+  // Rounds what travels in bf16.
+  void narrow(StreamView stream, const Factors& factors) const {
+    if (setting_.factors == DType::bf16) {
+      cast(stream, factors.tensor(), factors.narrow_tensor());
+    }
+  }
+
+  void arrived(StreamView stream, const Factors& factors) const {
+    if (setting_.factors == DType::bf16) {
+      cast(stream, factors.narrow_tensor(), factors.tensor());
+    }
   }
 
   CodecSetting setting_;
@@ -121,222 +285,6 @@ class LowRankCodec final : public Codec {
   Factors left_;
   Factors right_;
 };
-
-LowRankCodec::LowRankCodec(const CodecSetting& setting,
-                           std::vector<CodecPart> parts,
-                           std::uint64_t seed,
-                           Device device)
-    : Codec(slackline::frame_bytes(setting, parts)),
-      setting_(setting),
-      parts_(std::move(parts)),
-      seed_(seed),
-      device_(device) {
-  for (const CodecPart& part : parts_) {
-    const std::int64_t r = factor_rank(setting_, part.shape);
-    left_.add({part.shape.rows, r});
-    right_.add({r, part.shape.columns});
-  }
-}
-
-void LowRankCodec::take_memory() {
-  if (!left_.each.empty()) {
-    return;
-  }
-  left_.take_memory("left factors", setting_.factors, backing_of(device_));
-  right_.take_memory("right factors", setting_.factors, backing_of(device_));
-  for (std::size_t i = 0; i < parts_.size(); ++i) {
-    draw_right(i);
-  }
-}
-
-void LowRankCodec::draw_right(std::size_t matrix) {
-  const PhiloxKey key = philox_key(seed_, "codec/right_factor/" + parts_[matrix].name);
-  const HostTensor drawn(right_.each[matrix], HostTensor::Contents::undefined);
-  const std::span<float> values = drawn.tensor().span<float>();
-  for (std::size_t i = 0; i < values.size(); i += 2) {
-    const std::array<double, 2> pair = normal_pair(key, i / 2);
-    values[i] = static_cast<float>(pair[0]);
-    if (i + 1 < values.size()) {
-      values[i + 1] = static_cast<float>(pair[1]);
-    }
-  }
-  drawn.write_back();
-}
-
-// A direction that a matrix did not have (it was zero, or of lower rank) leaves a zero row, and
-// zero rows would stay zero for ever. They begin anew.
-void LowRankCodec::revive_lost_rows(StreamView stream) {
-  for (std::size_t i = 0; i < parts_.size(); ++i) {
-    revive_zero_rows(stream,
-                     right_.each[i],
-                     philox_key(seed_, "codec/right_factor/" + parts_[i].name + "/again"));
-  }
-}
-
-std::vector<LowRankProduct> LowRankCodec::products(const Matrices& matrices,
-                                                   const Matrices& residual) const {
-  std::vector<LowRankProduct> list;
-  list.reserve(parts_.size());
-  for (std::size_t i = 0; i < parts_.size(); ++i) {
-    const Shape shape{parts_[i].shape.rows, parts_[i].shape.columns};
-    const auto of = [&](const Matrices& tensors) {
-      return tensors.empty() ? Tensor() : tensors[i].reshaped(shape);
-    };
-    list.push_back({.matrix = of(matrices), .added = of(residual)});
-    list.back().left =
-        left_.each.empty() ? Tensor(nullptr, DType::f32, left_.shapes[i]) : left_.each[i];
-    list.back().right =
-        right_.each.empty() ? Tensor(nullptr, DType::f32, right_.shapes[i]) : right_.each[i];
-  }
-  return list;
-}
-
-void LowRankCodec::make_left(StreamView stream, const Matrices& values, const Matrices& residual) {
-  take_memory();
-  revive_lost_rows(stream);
-  low_rank_left(stream, products(values, residual));
-}
-
-void LowRankCodec::make_right(StreamView stream, const Matrices& values, const Matrices& residual) {
-  orthonormalize(stream, left_.each, setting_.orthogonalization);
-  if (setting_.factors == DType::bf16) {
-    cast(stream, left_.tensor(), left_.narrow_tensor());
-    arrived(stream, left_);
-  }
-  low_rank_right(stream, products(values, residual));
-}
-
-// Rounds what travels in bf16.
-void LowRankCodec::narrow(StreamView stream, const Factors& factors) const {
-  if (setting_.factors == DType::bf16) {
-    cast(stream, factors.tensor(), factors.narrow_tensor());
-  }
-}
-
-void LowRankCodec::arrived(StreamView stream, const Factors& factors) const {
-  if (setting_.factors == DType::bf16) {
-    cast(stream, factors.narrow_tensor(), factors.tensor());
-  }
-}
-
-void LowRankCodec::encode(StreamView stream,
-                          const Matrices& values,
-                          const Matrices& residual,
-                          const MessageKey& /*key*/,
-                          const Tensor& frame) {
-  make_left(stream, values, residual);
-  make_right(stream, values, residual);
-  narrow(stream, left_);
-  narrow(stream, right_);
-  const Tensor left = addend(1);
-  const Tensor right = addend(2);
-  arrived(stream, right_);
-  begin_frame(stream, frame, CodecKind::low_rank, parameter());
-  const std::size_t payload = sizeof(FrameHeader);
-  cast(stream, left, frame_part(frame, payload, left.dtype(), left.shape()));
-  cast(stream, right, frame_part(frame, payload + left.bytes(), right.dtype(), right.shape()));
-}
-
-void LowRankCodec::settle(StreamView stream, const Tensor& /*frame*/, const Matrices& residual) {
-  if (!residual.empty()) {
-    low_rank_multiply(stream, products({}, residual), LowRankOutput::none, 1.0F);
-  }
-}
-
-void LowRankCodec::decode(StreamView stream,
-                          const Tensor& frame,
-                          const Matrices& out,
-                          bool accumulate) const {
-  open_frame(stream, frame, CodecKind::low_rank, parameter(), frame_bytes());
-  std::size_t payload = sizeof(FrameHeader);
-  ArenaScope scratch(stream.workspace());
-  const auto next = [&](const Factors& factors) {
-    const Tensor received = frame_part(frame, payload, setting_.factors, Shape{factors.count});
-    payload += received.bytes();
-    if (setting_.factors == DType::f32) {
-      return received;
-    }
-    const Tensor wide = scratch.allocate(DType::f32, received.shape());
-    cast(stream, received, wide);
-    return wide;
-  };
-  const Tensor left = next(left_);
-  const Tensor right = next(right_);
-  std::vector<LowRankProduct> list = products(out, {});
-  std::size_t left_done = 0;
-  std::size_t right_done = 0;
-  for (LowRankProduct& product : list) {
-    const auto part_of = [](const Tensor& all, std::size_t& done, const Shape& shape) {
-      const Tensor part(all.data<float>() + done, DType::f32, shape, all.device());
-      done += part.num_elements();
-      return part;
-    };
-    product.left = part_of(left, left_done, product.left.shape());
-    product.right = part_of(right, right_done, product.right.shape());
-  }
-  low_rank_multiply(stream, list, accumulate ? LowRankOutput::add : LowRankOutput::write, 1.0F);
-}
-
-Tensor LowRankCodec::addend(int round) {
-  take_memory();
-  const Factors& factors = round == 1 ? left_ : right_;
-  return setting_.factors == DType::f32 ? factors.tensor() : factors.narrow_tensor();
-}
-
-void LowRankCodec::begin_sum(StreamView stream,
-                             const Matrices& values,
-                             const Matrices& residual,
-                             const MessageKey& /*key*/) {
-  make_left(stream, values, residual);
-  narrow(stream, left_);
-}
-
-void LowRankCodec::next_sum(StreamView stream, const Matrices& values, const Matrices& residual) {
-  arrived(stream, left_);
-  make_right(stream, values, residual);
-  narrow(stream, right_);
-}
-
-// The residual loses an equal share of the sum on every rank, as in the paper's algorithm: over
-// all ranks that adds up to what was received.
-void LowRankCodec::finish_sum(StreamView stream,
-                              const Matrices& out,
-                              const Matrices& residual,
-                              int ranks) {
-  arrived(stream, right_);
-  low_rank_multiply(
-      stream, products(out, residual), LowRankOutput::write, 1.0F / static_cast<float>(ranks));
-}
-
-std::vector<CodecState> LowRankCodec::state() {
-  take_memory();
-  std::vector<CodecState> states;
-  states.reserve(parts_.size());
-  for (std::size_t i = 0; i < parts_.size(); ++i) {
-    states.push_back({.part = parts_[i].name, .name = kRightFactor, .data = right_.each[i]});
-  }
-  return states;
-}
-
-std::size_t LowRankCodec::workspace_bytes(const Workers& workers) const {
-  Matrices shapes;
-  shapes.reserve(parts_.size());
-  for (const CodecPart& part : parts_) {
-    shapes.emplace_back(nullptr, DType::f32, Shape{part.shape.rows, part.shape.columns});
-  }
-  Matrices left;
-  left.reserve(parts_.size());
-  for (const Shape& shape : left_.shapes) {
-    left.emplace_back(nullptr, DType::f32, shape);
-  }
-  // decode() reads factors where they arrived, but bf16 ones as copies.
-  const std::size_t decoded = setting_.factors == DType::f32
-                                  ? 0
-                                  : Arena::aligned_bytes(DType::f32, Shape{left_.count}) +
-                                        Arena::aligned_bytes(DType::f32, Shape{right_.count});
-  return std::max(orthonormalize_workspace_bytes(left, workers),
-                  decoded + low_rank_workspace_bytes(products(shapes, {}), workers));
-}
 
 constexpr std::array<std::string_view, 2> kOrthogonalizations = {"blocked", "gram_schmidt"};
 constexpr std::int64_t kMaxRank = 1 << 16;
@@ -400,13 +348,6 @@ std::string strength(const CodecSetting& setting) {
   return std::to_string(setting.rank);
 }
 
-std::unique_ptr<Codec> make(const CodecSetting& setting,
-                            std::vector<CodecPart> parts,
-                            std::uint64_t seed,
-                            Device device) {
-  return std::make_unique<LowRankCodec>(setting, std::move(parts), seed, device);
-}
-
 }  // namespace
 
 extern const CodecTraits kLowRankTraits;
@@ -420,6 +361,6 @@ constexpr CodecTraits kLowRankTraits = {.name = "low_rank",
                                         .read = read,
                                         .keys = keys,
                                         .strength = strength,
-                                        .make = make};
+                                        .make = make_codec_of<LowRankCodec>};
 
 }  // namespace slackline

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <array>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -34,7 +33,10 @@ QuantizedFormat format_of(const CodecSetting& setting) {
 // are those of all messages of its sum.
 class QuantizeCodec final : public Codec {
  public:
-  QuantizeCodec(const CodecSetting& setting, std::vector<CodecPart> parts)
+  QuantizeCodec(const CodecSetting& setting,
+                std::vector<CodecPart> parts,
+                std::uint64_t /*seed*/,
+                Device /*device*/)
       : Codec(slackline::frame_bytes(setting, parts)),
         setting_(setting),
         format_(format_of(setting)),
@@ -66,7 +68,7 @@ class QuantizeCodec final : public Codec {
                            .first_element = key.first_element};
       }
       quantize(stream, args);
-      cast(stream, bytes_of(matrix.scales), scale_bytes_at(frame, next, matrix));
+      cast(stream, bytes_of(matrix.scales), bytes_at(frame, next, matrix.scales.bytes()));
       next += payload_bytes(setting_, parts_[m].shape);
     }
   }
@@ -101,19 +103,9 @@ class QuantizeCodec final : public Codec {
     return tensor.reshaped({shape.rows, shape.columns});
   }
 
-  static Tensor bytes_of(const Tensor& tensor) {
-    return frame_part(tensor, 0, DType::u8, {static_cast<std::int64_t>(tensor.bytes())});
-  }
+  static Tensor bytes_of(const Tensor& tensor) { return bytes_at(tensor, 0, tensor.bytes()); }
 
-  static Tensor scale_bytes_at(const Tensor& frame,
-                               std::size_t offset,
-                               const QuantizedMatrix& matrix) {
-    return frame_part(frame, offset, DType::u8, {static_cast<std::int64_t>(matrix.scales.bytes())});
-  }
-
-  [[nodiscard]] std::uint32_t parameter() const {
-    return static_cast<std::uint32_t>(setting_.bits);
-  }
+  [[nodiscard]] std::size_t parameter() const { return static_cast<std::size_t>(setting_.bits); }
 
   [[nodiscard]] std::string stream_name(std::size_t matrix) const {
     return "codec/quantize/" + parts_[matrix].name;
@@ -176,7 +168,7 @@ class QuantizeCodec final : public Codec {
     for (std::size_t m = 0; m < parts_.size(); ++m) {
       ArenaScope scratch(stream.workspace());
       const QuantizedMatrix matrix = matrix_at(frame, next, parts_[m].shape, scratch);
-      cast(stream, scale_bytes_at(frame, next, matrix), bytes_of(matrix.scales));
+      cast(stream, bytes_at(frame, next, matrix.scales.bytes()), bytes_of(matrix.scales));
       const Tensor to = matrix_view(out[m], parts_[m].shape);
       if (setting_.units == Units::moments) {
         const Tensor quotients = scratch.allocate(DType::f32, to.shape());
@@ -264,13 +256,6 @@ bool is_in_moments(const CodecSetting& setting) {
   return setting.units == Units::moments;
 }
 
-std::unique_ptr<Codec> make(const CodecSetting& setting,
-                            std::vector<CodecPart> parts,
-                            std::uint64_t /*seed*/,
-                            Device /*device*/) {
-  return std::make_unique<QuantizeCodec>(setting, std::move(parts));
-}
-
 }  // namespace
 
 extern const CodecTraits kQuantizeTraits;
@@ -284,6 +269,6 @@ constexpr CodecTraits kQuantizeTraits = {.name = "quantize",
                                          .keys = keys,
                                          .needs_moments = is_in_moments,
                                          .strength = strength,
-                                         .make = make};
+                                         .make = make_codec_of<QuantizeCodec>};
 
 }  // namespace slackline

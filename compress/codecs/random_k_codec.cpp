@@ -1,5 +1,4 @@
 #include <cmath>
-#include <memory>
 #include <vector>
 
 #include "compress/codec_bytes.h"
@@ -55,7 +54,7 @@ class RandomKCodec final : public Codec {
               const MessageKey& key,
               const Tensor& frame) override {
     SL_CHECK_EQ(frame.bytes(), frame_bytes());
-    begin_frame(stream, frame, CodecKind::random_k, parameter());
+    begin_frame(stream, frame, CodecKind::random_k, parts_.total());
     write_words(stream, words_of(frame), words_of(key));
     gather(stream, values, residual, words_of(frame), values_of(frame));
   }
@@ -138,10 +137,6 @@ class RandomKCodec final : public Codec {
   }
 
  private:
-  [[nodiscard]] std::uint32_t parameter() const {
-    return static_cast<std::uint32_t>(parts_.total());
-  }
-
   [[nodiscard]] Tensor values_of(const Tensor& frame) const {
     return frame_part(
         frame, kPayloadOffset, setting_.values, {static_cast<std::int64_t>(parts_.total())});
@@ -165,7 +160,7 @@ class RandomKCodec final : public Codec {
 
   // Where a frame has them.
   [[nodiscard]] static Tensor words_of(const Tensor& frame) {
-    return frame_part(frame, sizeof(FrameHeader), DType::u8, {sizeof(MessageWords)});
+    return bytes_at(frame, sizeof(FrameHeader), sizeof(MessageWords));
   }
 
   void take_memory() {
@@ -184,7 +179,7 @@ class RandomKCodec final : public Codec {
   }
 
   [[nodiscard]] Tensor open(StreamView stream, const Tensor& frame) const {
-    open_frame(stream, frame, CodecKind::random_k, parameter(), frame_bytes());
+    open_frame(stream, frame, CodecKind::random_k, parts_.total(), frame_bytes());
     return words_of(frame);
   }
 
@@ -266,14 +261,6 @@ double error(const CodecSetting& setting, const MatrixShape& /*shape*/) {
   return std::sqrt(setting.error_feedback == ErrorFeedback::none ? (1.0 - p) / p : 1.0 - p);
 }
 
-std::unique_ptr<Codec> make(const CodecSetting& setting,
-                            // NOLINTNEXTLINE(performance-unnecessary-value-param)
-                            std::vector<CodecPart> parts,
-                            std::uint64_t seed,
-                            Device device) {
-  return std::make_unique<RandomKCodec>(setting, parts, seed, device);
-}
-
 }  // namespace
 
 extern const CodecTraits kRandomKTraits;
@@ -286,6 +273,6 @@ constexpr CodecTraits kRandomKTraits = {.name = "random_k",
                                         .read = read_kept_share,
                                         .keys = kept_share_keys,
                                         .strength = kept_share_text,
-                                        .make = make};
+                                        .make = make_codec_of<RandomKCodec>};
 
 }  // namespace slackline

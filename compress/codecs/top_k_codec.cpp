@@ -1,9 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <memory>
 #include <numbers>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -39,7 +37,10 @@ constexpr std::size_t kWordBytes = sizeof(std::uint32_t);
 // written, for they may be damaged.
 class TopKCodec final : public Codec {
  public:
-  TopKCodec(const CodecSetting& setting, const std::vector<CodecPart>& parts)
+  TopKCodec(const CodecSetting& setting,
+            const std::vector<CodecPart>& parts,
+            std::uint64_t /*seed*/,
+            Device /*device*/)
       : Codec(slackline::frame_bytes(setting, parts)), setting_(setting), parts_(setting, parts) {
     std::size_t offset = sizeof(FrameHeader);
     for (const CodecPart& part : parts) {
@@ -56,7 +57,7 @@ class TopKCodec final : public Codec {
               const Tensor& frame) override {
     check_operands(values, residual);
     SL_CHECK_EQ(frame.bytes(), frame_bytes());
-    begin_frame(stream, frame, CodecKind::top_k, parameter());
+    begin_frame(stream, frame, CodecKind::top_k, parts_.total());
     ArenaScope scope(stream.workspace());
     const Tensor scratch = scope.allocate(DType::u32, row(parts_.largest()));
     for (std::size_t m = 0; m < parts_.size(); ++m) {
@@ -120,10 +121,6 @@ class TopKCodec final : public Codec {
   }
 
  private:
-  [[nodiscard]] std::uint32_t parameter() const {
-    return static_cast<std::uint32_t>(parts_.total());
-  }
-
   void check_operands(const Matrices& values, const Matrices& residual) const {
     parts_.check("the values of top_k", values);
     if (!residual.empty()) {
@@ -153,15 +150,13 @@ class TopKCodec final : public Codec {
   // The bytes that make a matrix's values whole words.
   [[nodiscard]] Tensor rest_of(const Tensor& frame, std::size_t matrix) const {
     const std::size_t bytes = parts_.kept(matrix) * size_of(setting_.values);
-    return frame_part(frame,
-                      values_offset(matrix) + bytes,
-                      DType::u8,
-                      row((kWordBytes - bytes % kWordBytes) % kWordBytes));
+    return bytes_at(
+        frame, values_offset(matrix) + bytes, (kWordBytes - bytes % kWordBytes) % kWordBytes);
   }
 
   // Checks a frame and returns the indices of all its matrices, in scratch.
   [[nodiscard]] Tensor open(StreamView stream, ArenaScope& scope, const Tensor& frame) const {
-    open_frame(stream, frame, CodecKind::top_k, parameter(), frame_bytes());
+    open_frame(stream, frame, CodecKind::top_k, parts_.total(), frame_bytes());
     const Tensor indices = scope.allocate(DType::u32, row(parts_.total()));
     for (std::size_t m = 0; m < parts_.size(); ++m) {
       const auto tag = static_cast<std::uint32_t>(m);
@@ -233,14 +228,6 @@ double error(const CodecSetting& setting, const MatrixShape& /*shape*/) {
   return lost_below_threshold(setting.ratio);
 }
 
-std::unique_ptr<Codec> make(const CodecSetting& setting,
-                            // NOLINTNEXTLINE(performance-unnecessary-value-param)
-                            std::vector<CodecPart> parts,
-                            std::uint64_t /*seed*/,
-                            Device /*device*/) {
-  return std::make_unique<TopKCodec>(setting, parts);
-}
-
 }  // namespace
 
 extern const CodecTraits kTopKTraits;
@@ -251,6 +238,6 @@ constexpr CodecTraits kTopKTraits = {.name = "top_k",
                                      .read = read_kept_share,
                                      .keys = kept_share_keys,
                                      .strength = kept_share_text,
-                                     .make = make};
+                                     .make = make_codec_of<TopKCodec>};
 
 }  // namespace slackline

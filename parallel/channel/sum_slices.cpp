@@ -90,10 +90,9 @@ Tensor SumSlices::received() const {
 }
 
 void SumSlices::cut(StreamView stream) const {
-  const FrameCutter cutter(options_.setting, options_.parts);
   for (int rank = 0; rank < ranks(); ++rank) {
     const Tensor slice = slice_of(sent(), rank);
-    cutter.cut(stream, frame(), rows_of(rank), slice);
+    cut_frame(stream, options_.setting, options_.parts, frame(), rows_of(rank), slice);
     const std::vector<CodecPart> own = parts_of_rows(options_.parts, rows_of(rank));
     fill_rest(stream, slice, static_cast<std::int64_t>(frame_bytes(options_.setting, own)));
   }

@@ -179,7 +179,8 @@ CodedBucket coded_bucket(const SyncOp& op,
   for (CodedSum& sum : coded.sums) {
     if (sum.two_shot) {
       sum.owners = even_rows(matrix_parts(sum.matrices), op.ranks);
-    } else if (op.kind == SyncOp::Kind::reduce_scatter && cuts_by_rows(sum.setting.kind)) {
+    } else if (op.kind == SyncOp::Kind::reduce_scatter &&
+               traits_of(sum.setting.kind).cuts_by_rows) {
       const std::size_t whole = sent_by_all(sum);
       sum.owners = owned_rows(op.range.count(), sum.matrices, op.ranks);
       if (sent_by_all(sum) >= whole) {

@@ -40,7 +40,7 @@ TEST_CASE("a frame of some rows decodes to these rows of the whole frame") {
     // As among others: at an odd byte, longer than it has to be.
     const auto bytes = static_cast<std::int64_t>(own->frame_bytes());
     GuardedTensor slices(DType::u8, {bytes + 9});
-    FrameCutter(setting, kParts).cut(stream, frame, kRows, slices.view().rows(1, bytes + 6));
+    cut_frame(stream, setting, kParts, frame, kRows, slices.view().rows(1, bytes + 6));
     Message whole(kParts);
     Message part(own_parts, 7.0);
     codec->decode(stream, frame, whole.matrices(), false);
@@ -58,13 +58,13 @@ TEST_CASE("a frame of some rows decodes to these rows of the whole frame") {
 
 TEST_CASE("quantize and cast are cut by rows, and no other codec") {
   for (const CodecKind kind : {CodecKind::low_rank, CodecKind::top_k, CodecKind::random_k}) {
-    REQUIRE_FALSE(cuts_by_rows(kind));
+    REQUIRE_FALSE(traits_of(kind).cuts_by_rows);
     Stream stream(test_stream(1));
-    REQUIRE_THROWS_WITH(FrameCutter({.kind = kind}, kParts).cut(stream, {}, kRows, {}),
+    REQUIRE_THROWS_WITH(cut_frame(stream, {.kind = kind}, kParts, {}, kRows, {}),
                         Catch::Contains(name_of(kind)));
   }
-  REQUIRE(cuts_by_rows(CodecKind::quantize));
-  REQUIRE(cuts_by_rows(CodecKind::cast));
+  REQUIRE(traits_of(CodecKind::quantize).cuts_by_rows);
+  REQUIRE(traits_of(CodecKind::cast).cuts_by_rows);
 }
 
 }  // namespace slackline::testing
