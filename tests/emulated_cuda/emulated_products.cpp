@@ -38,10 +38,4 @@ void plain_product(StreamView stream, const MatmulArgs& args) {
   });
 }
 
-std::optional<ProductTimes> product_times(StreamView /*stream*/,
-                                          const MatmulArgs& /*args*/,
-                                          int /*num_suggestions*/) {
-  return std::nullopt;
-}
-
 }  // namespace slackline::cuda

@@ -193,13 +193,14 @@ double arithmetic_seconds(std::size_t elements, int num_threads) {
   const Arrays arrays(kInCache, Copies::none);
   const Buffer m = Arrays::make_filled("m", kInCache);
   const Buffer v = Arrays::make_filled("v", kInCache);
-  const AdamwTensors tensors{.weight = arrays.weight.view(DType::f32, shape),
-                             .gradient = arrays.gradient.view(DType::f32, shape),
-                             .m = m.view(DType::f32, shape),
-                             .v = v.view(DType::f32, shape)};
+  const AdamwUpdate update{{.weight = arrays.weight.view(DType::f32, shape),
+                            .gradient = arrays.gradient.view(DType::f32, shape),
+                            .m = m.view(DType::f32, shape),
+                            .v = v.view(DType::f32, shape)},
+                           {.lr = 1e-4}};
   const double seconds = seconds_of([&] {
     for (std::size_t done = 0; done < elements; done += kInCache) {
-      adamw(stream, tensors, {.lr = 1e-4});
+      adamw(stream, {&update, 1});
     }
   });
   return seconds / num_threads;

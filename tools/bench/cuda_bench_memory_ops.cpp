@@ -182,13 +182,13 @@ void optimizer(CudaBench& bench) {
   fill_zero(bench.stream, m);
   fill_zero(bench.stream, v);
   bench.timer.against_copy(bench.stream, "adamw with a bf16 copy", 30 * elements, [&] {
-    adamw(bench.stream,
-          {.weight = take(),
-           .gradient = take(),
-           .m = m,
-           .v = v,
-           .weight_copy = bench.ring.take(DType::bf16, shape)},
-          {.lr = 1e-4});
+    const AdamwUpdate update{{.weight = take(),
+                              .gradient = take(),
+                              .m = m,
+                              .v = v,
+                              .weight_copy = bench.ring.take(DType::bf16, shape)},
+                             {.lr = 1e-4}};
+    adamw(bench.stream, {&update, 1});
   });
   bench.timer.against_copy(bench.stream, "sum of squares", 4 * elements, [&] {
     static_cast<void>(sum_of_squares(bench.stream, take()));

@@ -10,10 +10,10 @@
 
 #include "core/cuda/cuda_device.h"
 #include "core/kernels/elementwise/elementwise.h"
-#include "core/kernels/matmul/matmul_products.h"
 #include "core/rng.h"
 #include "core/tensor/arena.h"
 #include "core/tensor/host_tensor.h"
+#include "tools/bench/product_times.h"
 #include "tools/bench/timing.h"
 #include "tools/record/card_peak.h"
 

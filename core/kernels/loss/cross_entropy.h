@@ -19,7 +19,14 @@ namespace slackline {
 // Rows of logits, exponentials and gradients may lie apart: `row` elements from one to the next, in
 // all of a call alike; 0: side by side. What is between them is neither read nor written.
 
-inline constexpr std::int64_t kSoftmaxStatistics = 3;  // m_r, s_r, z or 0 where it is not here
+// What one rank knows of a row of logits: its three numbers.
+struct LogitStatistics {
+  float most;          // m_r
+  float sum;           // s_r
+  float target_logit;  // z, or 0 where it is not here
+};
+
+inline constexpr std::int64_t kSoftmaxStatistics = sizeof(LogitStatistics) / sizeof(float);
 
 // The first op. logits (N, V) f32 are replaced by exponentials. targets (N) i32 are tokens; column
 // 0 stands for first_token. statistics (N, 3) f32 is written.

@@ -50,18 +50,9 @@ float exponentiate(float* row, std::size_t V, float most) {
   return simd::sum_lanes(sum);
 }
 
-// What one rank knows of a row of logits.
-struct Statistics {
-  float most;
-  float sum;
-  float target_logit;
-};
-
-static_assert(sizeof(Statistics) == kSoftmaxStatistics * sizeof(float));
-
 // A row's statistics over all ranks. all[r * N] is rank r's.
-Statistics combine(const Statistics* all, std::size_t N, std::size_t num_ranks) {
-  Statistics whole = all[0];
+LogitStatistics combine(const LogitStatistics* all, std::size_t N, std::size_t num_ranks) {
+  LogitStatistics whole = all[0];
   for (std::size_t r = 1; r < num_ranks; ++r) {
     whole.most = std::max(whole.most, all[r * N].most);
     whole.target_logit += all[r * N].target_logit;
@@ -95,21 +86,22 @@ Row row_of(const Tensor& values,
 }
 
 // The first op on one row.
-Statistics exponentiate(const Row& row) {
+LogitStatistics exponentiate(const Row& row) {
   const std::size_t V = row.values.size();
   const float most = largest(row.values.data(), V);
   const float target_logit = row.target < V ? row.values[row.target] : 0.0F;
   return {most, exponentiate(row.values.data(), V, most), target_logit};
 }
 
-float loss_of(const Statistics& whole) {
+float loss_of(const LogitStatistics& whole) {
   return std::log(whole.sum) + (whole.most - whole.target_logit);
 }
 
 // The second op on one row: scale * (probability - is_target). own_most is what the exponentials
 // are relative to.
 template <typename T>
-void write_gradient(const Row& row, float own_most, const Statistics& whole, float scale, T* to) {
+void write_gradient(
+    const Row& row, float own_most, const LogitStatistics& whole, float scale, T* to) {
   const float factor = scale * std::exp(own_most - whole.most) / whole.sum;
   const bool has_target = row.target < row.values.size();
   const float at_target = has_target ? row.values[row.target] * factor - scale : 0.0F;
@@ -125,7 +117,7 @@ void write_gradient(const Row& row, float own_most, const Statistics& whole, flo
 }  // namespace
 
 void softmax_statistics(StreamView stream, const SoftmaxStatistics& args) {
-  auto* statistics = reinterpret_cast<Statistics*>(args.statistics.data<float>());
+  auto* statistics = reinterpret_cast<LogitStatistics*>(args.statistics.data<float>());
   const auto N = static_cast<std::size_t>(args.logits.dim(0));
   const std::size_t distance = distance_of(args.logits, args.row);
   stream.pool().parallel_for(N, [&](std::size_t n, int) {
@@ -138,10 +130,10 @@ void softmax_loss(StreamView stream, const SoftmaxLoss& args) {
   const auto N = static_cast<std::size_t>(args.exponentials.dim(0));
   const std::size_t distance = distance_of(args.exponentials, args.row);
   const auto num_ranks = static_cast<std::size_t>(args.statistics.dim(0));
-  const auto* all = reinterpret_cast<const Statistics*>(args.statistics.data<float>());
-  const Statistics* own = all + static_cast<std::size_t>(args.rank) * N;
+  const auto* all = reinterpret_cast<const LogitStatistics*>(args.statistics.data<float>());
+  const LogitStatistics* own = all + static_cast<std::size_t>(args.rank) * N;
   stream.pool().parallel_for(N, [&](std::size_t n, int) {
-    const Statistics whole = combine(all + n, N, num_ranks);
+    const LogitStatistics whole = combine(all + n, N, num_ranks);
     args.losses.data<float>()[n] = loss_of(whole);
     if (!args.d_logits.empty()) {
       const Row row = row_of(args.exponentials, distance, args.targets, args.first_token, n);
@@ -157,7 +149,7 @@ void softmax_cross_entropy(StreamView stream, const SoftmaxCrossEntropy& args) {
   const std::size_t distance = distance_of(args.logits, args.row);
   stream.pool().parallel_for(N, [&](std::size_t n, int) {
     const Row row = row_of(args.logits, distance, args.targets, 0, n);
-    const Statistics whole = exponentiate(row);
+    const LogitStatistics whole = exponentiate(row);
     args.losses.data<float>()[n] = loss_of(whole);
     if (!args.d_logits.empty()) {
       T* to = args.d_logits.data<T>() + n * distance;

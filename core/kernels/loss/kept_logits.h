@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "core/cuda/launch.h"
-#include "core/kernels/loss/device_softmax.h"
+#include "core/kernels/loss/cross_entropy.h"
 #include "core/kernels/loss/logit_rows.h"
 
 // A block that has a whole row of logits, and of it in shared memory as much as leaves room for a
@@ -34,8 +34,12 @@ struct LogitBatches {
     num_kept = keep ? std::min(count, static_cast<int>(most_kept)) : 0;
   }
 
-  [[nodiscard]] std::size_t shared_bytes() const {
-    return static_cast<std::size_t>(num_kept) * num_threads * (kLogitBatch + 1) * sizeof(float);
+  // The launch of a kernel whose blocks have a row each.
+  [[nodiscard]] LaunchShape block_for_each(std::int64_t num_rows) const {
+    const std::size_t kept = static_cast<std::size_t>(num_kept) * num_threads * (kLogitBatch + 1);
+    return {.grid = static_cast<unsigned>(num_rows),
+            .block = num_threads,
+            .shared_bytes = kept * sizeof(float)};
   }
 
   // The bytes that a block may keep on this thread's device.

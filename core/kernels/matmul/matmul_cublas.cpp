@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <memory>
@@ -167,40 +166,6 @@ void plain_product(StreamView stream, const MatmulArgs& args) {
   }
   const CublasProduct product(without);
   SL_CUBLAS_CHECK(product.queue(stream, algorithm_of_plain(stream, product)));
-}
-
-std::optional<ProductTimes> product_times(StreamView stream,
-                                          const MatmulArgs& args,
-                                          int num_suggestions) {
-  const MatmulArgs without = plain(args);
-  CublasProduct fused(args);
-  const CublasProduct alone(without);
-  std::vector<cublasLtMatmulAlgo_t> suggestions;
-  const CublasProduct* product = &fused;
-  if (fused.add_epilogue()) {
-    suggestions = fused.suggestions(num_suggestions);
-  }
-  if (suggestions.empty()) {
-    product = &alone;
-    suggestions = alone.suggestions(num_suggestions);
-  }
-  std::vector<std::function<bool()>> runs = {[&] {
-    slackline::matmul(stream, args);
-    return true;
-  }};
-  for (const cublasLtMatmulAlgo_t& suggestion : suggestions) {
-    runs.emplace_back([&, suggestion = &suggestion] {
-      return product->queue(stream, *suggestion) == CUBLAS_STATUS_SUCCESS;
-    });
-  }
-  const std::vector<double> seconds = seconds_of(stream, runs);
-  if (suggestions.empty()) {
-    return std::nullopt;
-  }
-  return ProductTimes{.ours = seconds[0],
-                      .first = seconds[1],
-                      .best = *std::min_element(seconds.begin() + 1, seconds.end()),
-                      .num_suggestions = static_cast<int>(suggestions.size())};
 }
 
 }  // namespace slackline::cuda

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
 
 #include "core/kernels/matmul/matmul.h"
 
@@ -28,19 +27,5 @@ inline constexpr std::size_t kProductScratch = kProductWorkspace + kProductWorks
 
 // C = op(A) op(B) [+ C], without the epilogue.
 void plain_product(StreamView stream, const MatmulArgs& args);
-
-// For benchmarks: seconds of matmul() as it is, and of what the library suggests for the same
-// product, fused where it can; the first suggestion and the fastest.
-struct ProductTimes {
-  double ours = 0.0;
-  double first = 0.0;
-  double best = 0.0;
-  int num_suggestions = 0;
-};
-
-// Writes C some hundred times and waits for the stream. Nothing where there is no library to ask.
-[[nodiscard]] std::optional<ProductTimes> product_times(StreamView stream,
-                                                        const MatmulArgs& args,
-                                                        int num_suggestions);
 
 }  // namespace slackline::cuda

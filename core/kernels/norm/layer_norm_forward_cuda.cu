@@ -17,7 +17,10 @@ struct StoredRows {
 
   template <int n, int packs>
   __device__ RowPart<n, packs> take(std::int64_t index, int C) const {
-    return load_row<n, packs>(x + index * C, C);
+    RowPart<n, packs> row{};
+    for_each_pack<n, packs>(
+        C, [&](int p, int column) { row.values[p] = load<n>(x + index * C + column); });
+    return row;
   }
 };
 
@@ -113,20 +116,6 @@ __global__ void __launch_bounds__(RowShape::kMostThreads) forward_kernel(std::in
   }
 }
 
-// Calls start(pack size, packs), both of them types: as wide as element type T, rows of C and
-// their pointers allow.
-template <typename T, typename Start>
-void choose_packs(std::int64_t C, bool aligned, const Start& start) {
-  constexpr int kPack = kPackSize<T>;
-  if (C % kPack != 0 || !aligned) {
-    start(Constant<1>{}, Constant<RowShape::kSingles>{});
-  } else if (C <= std::int64_t{RowShape::kMostThreads} * kPack * RowShape::kPacks) {
-    start(Constant<kPack>{}, Constant<RowShape::kPacks>{});
-  } else {
-    start(Constant<kPack>{}, Constant<kMostPacks>{});
-  }
-}
-
 template <int n, int packs, typename T, typename Rows>
 void start_forward(StreamView stream, const LayerNormForward& args, const Rows& rows) {
   const std::int64_t N = args.x.dim(0);
@@ -147,6 +136,15 @@ void start_forward(StreamView stream, const LayerNormForward& args, const Rows& 
          args.rstd.data<float>());
 }
 
+// REQUIRES: rows of whole packs, and pointers that are aligned.
+template <typename T, typename Rows>
+void start_in_packs(StreamView stream, const LayerNormForward& args, const Rows& rows) {
+  constexpr int kPack = kPackSize<T>;
+  args.x.dim(1) <= std::int64_t{RowShape::kMostThreads} * kPack* RowShape::kPacks
+      ? start_forward<kPack, RowShape::kPacks, T>(stream, args, rows)
+      : start_forward<kPack, kMostPacks, T>(stream, args, rows);
+}
+
 template <bool drops, typename X, typename T>
 bool forward_of_sum(StreamView stream, const DropoutAdd& sum, const LayerNormForward& norm) {
   const SummedRows<drops, X, T> rows{.x = sum.x.data<X>(),
@@ -158,13 +156,11 @@ bool forward_of_sum(StreamView stream, const DropoutAdd& sum, const LayerNormFor
   const bool aligned = are_aligned(rows.x, rows.residual, rows.out) &&
                        are_aligned(norm.y.data<T>(), norm.weight.data<float>()) &&
                        are_aligned(norm.bias.data<float>());
-  constexpr int kPack = kPackSize<T>;  // that of the norm alone, which adds in the same order
-  if (!aligned || norm.x.dim(1) % kPack != 0) {
+  // Packs are those of the norm alone, which adds in the same order.
+  if (!aligned || norm.x.dim(1) % kPackSize<T> != 0) {
     return false;
   }
-  norm.x.dim(1) <= std::int64_t{RowShape::kMostThreads} * kPack* RowShape::kPacks
-      ? start_forward<kPack, RowShape::kPacks, T>(stream, norm, rows)
-      : start_forward<kPack, kMostPacks, T>(stream, norm, rows);
+  start_in_packs<T>(stream, norm, rows);
   return true;
 }
 
@@ -189,9 +185,10 @@ template <typename T>
 void layer_norm_forward(StreamView stream, const LayerNormForward& args) {
   const bool aligned = are_aligned(
       args.x.data<T>(), args.y.data<T>(), args.weight.data<float>(), args.bias.data<float>());
-  choose_packs<T>(args.x.dim(1), aligned, [&](auto n, auto packs) {
-    start_forward<n(), packs(), T>(stream, args, StoredRows<T>{args.x.data<T>()});
-  });
+  const StoredRows<T> rows{args.x.data<T>()};
+  args.x.dim(1) % kPackSize<T> == 0 && aligned
+      ? start_in_packs<T>(stream, args, rows)
+      : start_forward<1, RowShape::kSingles, T>(stream, args, rows);
 }
 
 template void layer_norm_forward<float>(StreamView, const LayerNormForward&);

@@ -38,22 +38,6 @@ struct RowPart {
   Floats<n> values[packs];
 };
 
-// Loads this thread's part of a row; 0 beyond its end.
-template <int n, int packs, typename T>
-__device__ RowPart<n, packs> load_row(const T* from, int C) {
-  RowPart<n, packs> row;
-#pragma unroll
-  for (int p = 0; p < packs; ++p) {
-    const int column = (p * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * n;
-    if (column < C) {
-      row.values[p] = load<n>(from + column);
-    } else {
-      row.values[p] = Floats<n>{};
-    }
-  }
-  return row;
-}
-
 // Calls f(p, column) for each pack p of this thread that lies in the row; `column` is its first.
 template <int n, int packs, typename F>
 __device__ void for_each_pack(int C, const F& f) {

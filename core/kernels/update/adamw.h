@@ -38,9 +38,4 @@ struct AdamwUpdate {
 
 void adamw(StreamView stream, std::span<const AdamwUpdate> updates);
 
-inline void adamw(StreamView stream, const AdamwTensors& tensors, const AdamwStep& step) {
-  const AdamwUpdate update{tensors, step};
-  adamw(stream, {&update, 1});
-}
-
 }  // namespace slackline

@@ -38,6 +38,23 @@ struct AdamwCoefficients {
   float decay = 0.0F;
 };
 
+// The memory of an update's tensors.
+struct AdamwArrays {
+  float* weight;
+  const float* gradient;
+  float* m;
+  float* v;
+  BFloat16* weight_copy;  // null: none
+};
+
+[[nodiscard]] inline AdamwArrays arrays_of(const AdamwTensors& tensors) {
+  return {tensors.weight.data<float>(),
+          tensors.gradient.data<float>(),
+          tensors.m.data<float>(),
+          tensors.v.data<float>(),
+          tensors.weight_copy.empty() ? nullptr : tensors.weight_copy.data<BFloat16>()};
+}
+
 // What makes a direction, without the rate, of moments: m * scale / (sqrt(v) * root_scale + eps).
 struct AdamwDirection {
   explicit AdamwDirection(const AdamwStep& step)

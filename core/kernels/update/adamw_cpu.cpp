@@ -23,15 +23,7 @@ constexpr std::size_t kPrefetchedElements = 512;  // 2 KiB ahead, within the pag
 // Where the bf16 copy goes, if there is one: through the caches, or past them (aligned only).
 enum class CopyStore { none, cached, non_temporal };
 
-struct Arrays {
-  float* weight;
-  const float* gradient;
-  float* m;
-  float* v;
-  BFloat16* weight_copy;  // null: none
-};
-
-void prefetch(const Arrays& arrays, std::size_t i) {
+void prefetch(const AdamwArrays& arrays, std::size_t i) {
   hwy::Prefetch(arrays.weight + i);
   hwy::Prefetch(arrays.gradient + i);
   hwy::Prefetch(arrays.m + i);
@@ -40,7 +32,7 @@ void prefetch(const Arrays& arrays, std::size_t i) {
 
 // Tails are stored the ordinary way: they are a fraction of a line.
 template <CopyStore store>
-void store_copy(Floats weight, const Arrays& arrays, std::size_t i, auto part) {
+void store_copy(Floats weight, const AdamwArrays& arrays, std::size_t i, auto part) {
   if constexpr (store == CopyStore::non_temporal && std::is_same_v<decltype(part), simd::Full>) {
     hn::Stream(simd::narrow(weight), simd::kHalfWords, &arrays.weight_copy[i].bits);
   } else if constexpr (store != CopyStore::none) {
@@ -49,7 +41,7 @@ void store_copy(Floats weight, const Arrays& arrays, std::size_t i, auto part) {
 }
 
 template <CopyStore store>
-void update_vector(const Arrays& arrays, const AdamwCoefficients& c, std::size_t i, auto part) {
+void update_vector(const AdamwArrays& arrays, const AdamwCoefficients& c, std::size_t i, auto part) {
   const Floats g = hn::Mul(simd::load(arrays.gradient + i, part), splat(c.gradient_scale));
   const Floats m = hn::MulAdd(
       splat(c.beta1), simd::load(arrays.m + i, part), hn::Mul(splat(c.one_minus_beta1), g));
@@ -69,7 +61,7 @@ void update_vector(const Arrays& arrays, const AdamwCoefficients& c, std::size_t
 
 template <CopyStore store>
 void update(StreamView stream,
-            const Arrays& arrays,
+            const AdamwArrays& arrays,
             const AdamwCoefficients& coefficients,
             std::size_t count) {
   parallel_ranges(stream, count, kElementsPerTask, [&](std::size_t begin, std::size_t end) {
@@ -88,11 +80,7 @@ bool can_stream(const BFloat16* copy) {
 
 void update_one(StreamView stream, const AdamwTensors& tensors, const AdamwStep& step) {
   const AdamwCoefficients coefficients(step);
-  const Arrays arrays{tensors.weight.data<float>(),
-                      tensors.gradient.data<float>(),
-                      tensors.m.data<float>(),
-                      tensors.v.data<float>(),
-                      tensors.weight_copy.empty() ? nullptr : tensors.weight_copy.data<BFloat16>()};
+  const AdamwArrays arrays = arrays_of(tensors);
   const std::size_t count = tensors.weight.num_elements();
   if (arrays.weight_copy == nullptr) {
     update<CopyStore::none>(stream, arrays, coefficients, count);

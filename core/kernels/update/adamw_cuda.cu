@@ -8,14 +8,6 @@ namespace slackline::cuda {
 
 namespace {
 
-struct Arrays {
-  float* weight;
-  const float* gradient;
-  float* m;
-  float* v;
-  BFloat16* weight_copy;  // null: none
-};
-
 template <int n>
 struct State {
   Floats<n> weight;
@@ -42,7 +34,7 @@ __device__ void update(const AdamwCoefficients& c, State<n>& state) {
 struct Item {
   AdamwCoefficients coefficients;
   std::size_t count;
-  Arrays arrays;
+  AdamwArrays arrays;
 };
 
 // One thread for n neighbours.
@@ -51,7 +43,7 @@ __global__ void __launch_bounds__(kMapThreads)
     update_kernel(const __grid_constant__ Batch<Item> batch) {
   const BatchPlace place(batch);
   const Item& item = batch.items[place.index];
-  const Arrays& arrays = item.arrays;
+  const AdamwArrays& arrays = item.arrays;
   const std::size_t first = (std::size_t{place.block} * kMapThreads + threadIdx.x) * n;
   if (first + n <= item.count) {
     State<n> state{load<n>(arrays.weight + first),
@@ -97,12 +89,7 @@ void adamw(StreamView stream, std::span<const AdamwUpdate> updates) {
   std::vector<Item> packed;
   std::vector<Item> single;
   for (const auto& [tensors, step] : updates) {
-    const Arrays arrays{
-        tensors.weight.data<float>(),
-        tensors.gradient.data<float>(),
-        tensors.m.data<float>(),
-        tensors.v.data<float>(),
-        tensors.weight_copy.empty() ? nullptr : tensors.weight_copy.data<BFloat16>()};
+    const AdamwArrays arrays = arrays_of(tensors);
     const Item item{AdamwCoefficients(step), tensors.weight.num_elements(), arrays};
     const bool aligned =
         are_aligned(arrays.weight, arrays.gradient, arrays.m, arrays.v, arrays.weight_copy);

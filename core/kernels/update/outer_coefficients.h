@@ -32,4 +32,18 @@ struct OuterChange : OuterCoefficients {
   float of_learned;
 };
 
+// The memory of an outer step's tensors.
+struct OuterArrays {
+  explicit OuterArrays(const OuterTensors& tensors)
+      : difference(tensors.difference.data<float>()),
+        momentum(tensors.momentum.data<float>()),
+        anchor(tensors.anchor.data<float>()),
+        weight(tensors.weight.data<float>()) {}
+
+  float* difference;
+  float* momentum;
+  float* anchor;
+  float* weight;
+};
+
 }  // namespace slackline

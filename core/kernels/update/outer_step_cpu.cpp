@@ -14,15 +14,8 @@ namespace hn = simd::hn;
 using simd::Floats;
 using simd::splat;
 
-struct Arrays {
-  float* difference;
-  float* momentum;
-  float* anchor;
-  float* weight;
-};
-
 template <bool nesterov, OuterWrites writes>
-void step_vector(const Arrays& arrays, const OuterCoefficients& c, std::size_t i, auto part) {
+void step_vector(const OuterArrays& arrays, const OuterCoefficients& c, std::size_t i, auto part) {
   const Floats learned = hn::Mul(splat(c.scale), simd::load(arrays.difference + i, part));
   const Floats sum =
       hn::Mul(splat(c.shrink),
@@ -47,7 +40,7 @@ void step_vector(const Arrays& arrays, const OuterCoefficients& c, std::size_t i
 
 template <bool nesterov, OuterWrites writes>
 void step_all(StreamView stream,
-              const Arrays& arrays,
+              const OuterArrays& arrays,
               const OuterCoefficients& c,
               std::size_t count) {
   simd::for_each_element(stream, count, [=](std::size_t i, auto part) {
@@ -58,10 +51,7 @@ void step_all(StreamView stream,
 template <OuterWrites writes>
 void step_as(StreamView stream, const OuterTensors& tensors, const OuterStep& step) {
   const OuterCoefficients c(step);
-  const Arrays arrays{tensors.difference.data<float>(),
-                      tensors.momentum.data<float>(),
-                      tensors.anchor.data<float>(),
-                      tensors.weight.data<float>()};
+  const OuterArrays arrays(tensors);
   const std::size_t count = tensors.anchor.num_elements();
   step.nesterov ? step_all<true, writes>(stream, arrays, c, count)
                 : step_all<false, writes>(stream, arrays, c, count);

@@ -8,18 +8,11 @@ namespace slackline::cuda {
 
 namespace {
 
-struct Arrays {
-  float* difference;
-  float* momentum;
-  float* anchor;
-  float* weight;
-};
-
 // One thread for one element: neighbouring threads read neighbouring elements, which alone is near
 // the memory's speed.
 template <bool nesterov, OuterWrites writes>
 __global__ void __launch_bounds__(kMapThreads)
-    step_kernel(OuterCoefficients c, std::size_t count, Arrays arrays) {
+    step_kernel(OuterCoefficients c, std::size_t count, OuterArrays arrays) {
   const std::size_t i = std::size_t{blockIdx.x} * kMapThreads + threadIdx.x;
   if (i >= count) {
     return;
@@ -45,10 +38,7 @@ __global__ void __launch_bounds__(kMapThreads)
 template <OuterWrites writes>
 void start(StreamView stream, const OuterTensors& tensors, const OuterStep& step) {
   const OuterCoefficients c(step);
-  const Arrays arrays{tensors.difference.data<float>(),
-                      tensors.momentum.data<float>(),
-                      tensors.anchor.data<float>(),
-                      tensors.weight.data<float>()};
+  const OuterArrays arrays(tensors);
   const std::size_t count = tensors.anchor.num_elements();
   const LaunchShape shape{.grid = blocks_for(count, kMapThreads), .block = kMapThreads};
   step.nesterov ? launch(stream, shape, step_kernel<true, writes>, c, count, arrays)

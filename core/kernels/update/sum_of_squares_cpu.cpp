@@ -1,4 +1,5 @@
 #include <cmath>
+#include <numeric>
 #include <vector>
 
 #include "core/kernels/parallel_ranges.h"
@@ -126,11 +127,7 @@ double sum_over(StreamView stream, std::size_t count, const auto& summand) {
   parallel_ranges(stream, count, kElementsPerBlock, [&](std::size_t begin, std::size_t end) {
     sums[begin / kElementsPerBlock] = sum_of_block(begin, end, summand);
   });
-  double total = 0.0;
-  for (const double sum : sums) {
-    total += sum;
-  }
-  return total;
+  return std::accumulate(sums.begin(), sums.end(), 0.0);
 }
 
 }  // namespace

@@ -40,6 +40,11 @@ struct Case {
   GuardedTensor weight, gradient, m, v, copy;
 };
 
+void adamw(StreamView stream, const AdamwTensors& tensors, const AdamwStep& step) {
+  const AdamwUpdate update{tensors, step};
+  slackline::adamw(stream, {&update, 1});
+}
+
 }  // namespace
 
 TEST_CASE("AdamW follows the oracle over several steps") {

@@ -129,7 +129,8 @@ TEST_CASE("squares of AdamW's directions are those of the steps that it makes") 
       weight.fill(0.0);  // which a step without decay then moves by its direction
       GuardedTensor gradient = random_tensor(
           DType::f32, {size}, {.seed = static_cast<std::uint64_t>(step.step), .deviation = 1e-3});
-      adamw(stream, {.weight = weight, .gradient = gradient, .m = m, .v = v}, step);
+      const AdamwUpdate update{{.weight = weight, .gradient = gradient, .m = m, .v = v}, step};
+      adamw(stream, {&update, 1});
       const Moments moments{.m = m, .v = v};
       const double sum = sums_of_squared_directions(stream, {&moments, 1}, step).front();
       // The update rounds each direction to float a few times.
