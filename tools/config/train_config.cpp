@@ -196,12 +196,11 @@ void check_coded_sums(const JsonReader& section, const TrainConfig& config) {
   if (compress.policy == CompressionPolicy::none) {
     return;
   }
-  const auto is_set = [&](const std::string& site) {
-    return compress.sites.contains(site) || compress.candidates.contains(site) ||
-           std::ranges::any_of(compress.classes,
-                               [&](const ListedClasses& row) { return row.site == site; });
-  };
-  if (is_set("embedding") && !strategy.codes_table(parallel.pipeline)) {
+  const bool is_set =
+      compress.sites.contains("embedding") || compress.candidates.contains("embedding") ||
+      std::ranges::find(compress.classes, "embedding", &ListedClasses::site) !=
+          compress.classes.end();
+  if (is_set && !strategy.codes_table(parallel.pipeline)) {
     section.fail("embedding",
                  fmt::format(R"(is not built for the sums of parallel.data_strategy "{}"; use )"
                              R"("zero1", or leave the table plain)",

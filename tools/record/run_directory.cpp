@@ -1,8 +1,6 @@
 #include "tools/record/run_directory.h"
 
-#include <array>
 #include <charconv>
-#include <chrono>
 #include <fcntl.h>
 #include <fstream>
 #include <string_view>
@@ -28,11 +26,6 @@ std::int64_t step_of(std::string_view line) {
     std::from_chars(rest.data(), rest.data() + rest.size(), step);
   }
   return step;
-}
-
-double unix_seconds() {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return std::chrono::duration<double>(now).count();
 }
 
 }  // namespace
@@ -102,16 +95,8 @@ void RunDirectory::write_plan(const PlanFiles& plan) const {
   write_file_atomically(path_ + "/plan.txt", shown_lines(plan.text));
 }
 
-void RunDirectory::write_costs(const std::string& costs) const {
-  write_file_atomically(path_ + "/costs.json", costs);
-}
-
-void RunDirectory::write_data(const std::string& table) const {
-  write_file_atomically(path_ + "/data.json", table);
-}
-
-void RunDirectory::write_trace(const std::string& trace) const {
-  write_file_atomically(path_ + "/trace.json", trace);
+void RunDirectory::write(const std::string& name, std::string_view content) const {
+  write_file_atomically(path_ + "/" + name, content);
 }
 
 void RunDirectory::record(const StepRecord& record) {

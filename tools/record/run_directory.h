@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "core/file_io.h"
 #include "core/locked_file.h"
@@ -19,8 +20,6 @@ namespace slackline {
 class RunDirectory {
  public:
   explicit RunDirectory(std::string path) : path_(std::move(path)) {}
-
-  [[nodiscard]] const std::string& path() const { return path_; }
 
   [[nodiscard]] std::string checkpoints() const { return path_ + "/checkpoints"; }
 
@@ -44,9 +43,8 @@ class RunDirectory {
 
   // REQUIRES: started. Each file is the old one or the new one at any time.
   void write_plan(const PlanFiles& plan) const;
-  void write_costs(const std::string& costs) const;
-  void write_data(const std::string& table) const;
-  void write_trace(const std::string& trace) const;
+  // Writes a file of another name, such as "trace.json".
+  void write(const std::string& name, std::string_view content) const;
 
   // REQUIRES: started. Each line is in the file when the call returns.
   void record(const StepRecord& record);

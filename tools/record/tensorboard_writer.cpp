@@ -13,17 +13,10 @@
 
 namespace slackline {
 
-namespace {
-
-double seconds_now() {
+double unix_seconds() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   return std::chrono::duration<double>(now).count();
 }
-
-}  // namespace
-
-TensorboardWriter::TensorboardWriter(const std::string& directory)
-    : TensorboardWriter(directory, static_cast<std::int64_t>(seconds_now())) {}
 
 TensorboardWriter::TensorboardWriter(const std::string& directory, std::int64_t start_seconds) {
   const std::string name =
@@ -41,7 +34,7 @@ TensorboardWriter::TensorboardWriter(const std::string& directory, std::int64_t 
 
 void TensorboardWriter::scalar(std::string_view tag, std::int64_t step, double value) {
   write(scalar_record(
-      {.wall_time = seconds_now(), .step = step, .tag = tag, .value = static_cast<float>(value)}));
+      {.wall_time = unix_seconds(), .step = step, .tag = tag, .value = static_cast<float>(value)}));
 }
 
 void TensorboardWriter::flush() {

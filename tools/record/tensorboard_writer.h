@@ -8,16 +8,19 @@
 
 namespace slackline {
 
+// Returns the time of now in seconds since 1970, as events and lines of metrics.jsonl have it.
+[[nodiscard]] double unix_seconds();
+
 // Scalars of a run for TensorBoard: DIRECTORY/events.out.tfevents.<seconds>.<host>. A resumed run
 // opens a file of its own; TensorBoard reads all files of a directory as one run, in name order.
 // One thread at a time.
 class TensorboardWriter {
  public:
-  // As below, started now.
-  explicit TensorboardWriter(const std::string& directory);
   // `start_seconds` (since 1970) goes into the name and the first record; a file of that name stays
   // as it is and this one gets ".1", ".2" ... behind it. Throws FileError.
-  TensorboardWriter(const std::string& directory, std::int64_t start_seconds);
+  explicit TensorboardWriter(
+      const std::string& directory,
+      std::int64_t start_seconds = static_cast<std::int64_t>(unix_seconds()));
 
   // Adds one point of the curve `tag`, with the time of now. Throws FileError.
   void scalar(std::string_view tag, std::int64_t step, double value);

@@ -1,6 +1,7 @@
 #include "tools/run/data_table.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -21,10 +22,7 @@ constexpr double kEpochsOfUse = 4.0;
 
 std::vector<double> shares_of(std::span<const DataMember> members) {
   std::vector<double> weights;
-  weights.reserve(members.size());
-  for (const DataMember& member : members) {
-    weights.push_back(member.weight);
-  }
+  std::ranges::transform(members, std::back_inserter(weights), &DataMember::weight);
   return normalized_weights(weights);
 }
 

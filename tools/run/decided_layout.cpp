@@ -69,12 +69,12 @@ void require_collectives(const TrainConfig& config) {
   }
 }
 
-// A checkpoint says which layout its run had.
-struct KeptLayout {
+// What a config may leave open.
+struct Layout {
   DataStrategy strategy{};
   int group = 0;  // data ranks of it; 0: one group
   std::int64_t micro_batch = 0;
-  std::string checkpoint{};  // its path
+  std::string source{};  // path of the checkpoint that says so, or why the first rank chose it
 };
 
 // A whole number of a document that may have been damaged; -1 where there is none.
@@ -91,13 +91,12 @@ bool is_layout_of(const nlohmann::json& layout, const ParallelConfig& parallel) 
 }
 
 // Whether a kept layout is one that this config could have.
-bool fits(const DataStrategy& strategy, const KeptLayout& kept, const TrainConfig& config) {
+bool fits(const Layout& kept, const TrainConfig& config) {
   const std::vector<DataStrategy> all = all_data_strategies();
   const int data = config.parallel.data;
-  const bool has_group =
-      kept.group >= 0 && kept.group <= data && (kept.group == 0 || data % kept.group == 0);
+  const bool has_group = kept.group == 0 || (kept.group > 0 && data % kept.group == 0);
   const std::int64_t share = config.batch.global / data;
-  return std::ranges::find(all, strategy) != all.end() && has_group && kept.micro_batch >= 1 &&
+  return std::ranges::find(all, kept.strategy) != all.end() && has_group && kept.micro_batch >= 1 &&
          share % kept.micro_batch == 0 &&
          batch_obstacle(config.parallel,
                         config.model,
@@ -105,7 +104,7 @@ bool fits(const DataStrategy& strategy, const KeptLayout& kept, const TrainConfi
              .empty();
 }
 
-std::optional<KeptLayout> layout_in(const Checkpoint& checkpoint, const TrainConfig& config) {
+std::optional<Layout> layout_in(const Checkpoint& checkpoint, const TrainConfig& config) {
   const nlohmann::json layout =
       nlohmann::json::parse(checkpoint.documents().layout, nullptr, false);
   const bool has_workers = reading_document(
@@ -113,25 +112,23 @@ std::optional<KeptLayout> layout_in(const Checkpoint& checkpoint, const TrainCon
   if (has_workers != config.outer.is_on() || !is_layout_of(layout, config.parallel)) {
     return std::nullopt;
   }
-  KeptLayout kept{.group = static_cast<int>(number_in(layout, "group")),
-                  .micro_batch = number_in(layout, "micro"),
-                  .checkpoint = checkpoint.path()};
   const auto letters = layout.find("data_strategy");
   const std::optional<DataStrategy> strategy =
       letters != layout.end() && letters->is_string()
           ? data_strategy_named(letters->get<std::string>())
           : std::nullopt;
-  if (!strategy || !fits(*strategy, kept, config)) {
-    return std::nullopt;  // older checkpoints do not say
-  }
-  kept.strategy = *strategy;
-  return kept;
+  const Layout kept{.strategy = strategy.value_or(DataStrategy{}),
+                    .group = static_cast<int>(number_in(layout, "group")),
+                    .micro_batch = number_in(layout, "micro"),
+                    .source = checkpoint.path()};
+  // Older checkpoints do not say.
+  return strategy && fits(kept, config) ? std::optional(kept) : std::nullopt;
 }
 
 // Returns what the run had that this one goes on from, where it had as many ranks on every axis and
 // workers alike, and where it fits this config's batch: so a resumed run adds in the same order,
 // whatever links are measured today.
-std::optional<KeptLayout> kept_layout(const TrainConfig& config, bool resume) {
+std::optional<Layout> kept_layout(const TrainConfig& config, bool resume) {
   const std::optional<std::string> path = checkpoint_to_go_on_from(config, resume);
   if (!path || !path_exists(*path + "/" + std::string(kManifestName))) {
     return std::nullopt;
@@ -143,21 +140,10 @@ std::optional<KeptLayout> kept_layout(const TrainConfig& config, bool resume) {
   }
 }
 
-// Takes what a checkpoint says that its run had.
-void keep(const KeptLayout& kept, bool keeps_group, const LinkSpeeds& links, TrainConfig& config) {
-  config.parallel.data_strategy = kept.strategy;
-  config.parallel.chooses_strategy = false;
-  config.batch.micro = config.batch.micro_given ? config.batch.micro : kept.micro_batch;
-  if (!config.parallel.groups_apart) {
-    config.parallel.group = keeps_group ? kept.group : config.parallel.group;
-    config.parallel = with_decided_groups(plan_job(config), links);
-  }
-}
-
 // Whether a run whose config names no group goes on with the groups of its checkpoint, for they set
 // the order of sums. Those that codecs alone ask for are not made anew, and where none are asked
 // for any more those that there were stay. One group stays one where nothing else asks for more.
-bool keeps_groups(const KeptLayout& kept, bool is_of_nodes, const TrainConfig& config) {
+bool keeps_groups(const Layout& kept, bool is_of_nodes, const TrainConfig& config) {
   const ParallelConfig& parallel = config.parallel;
   const bool for_codecs = parallel.codes_sums && !parallel.data_strategy.has_groups() &&
                           !parallel.groups_apart &&
@@ -166,17 +152,18 @@ bool keeps_groups(const KeptLayout& kept, bool is_of_nodes, const TrainConfig& c
 }
 
 // The first rank chooses: what it knows of memory need not be what others know.
-StrategyChoice choice_of_first_rank(Communicator& world,
-                                    PlanJob job,
-                                    const LinkSpeeds& links,
-                                    const DeviceFacts& device) {
+Layout choice_of_first_rank(Communicator& world,
+                            PlanJob job,
+                            const LinkSpeeds& links,
+                            const DeviceFacts& device) {
   // All ranks of a host map the same pages, which the kernel counts as memory that is left.
   job.token_file_bytes = 0;
-  StrategyChoice choice;
+  std::string reason;
   nlohmann::json own;
   try {
     if (world.rank() == 0) {
-      choice = choose_strategy(job, links, device);
+      const StrategyChoice choice = choose_strategy(job, links, device);
+      reason = choice.reason;
       own = {{"strategy", name_of(choice.parallel.data_strategy)},
              {"group", choice.parallel.group},
              {"micro", choice.micro_batch}};
@@ -189,19 +176,18 @@ StrategyChoice choice_of_first_rank(Communicator& world,
   if (chosen.contains("refusal")) {
     throw AgreedError(chosen.at("refusal").get<std::string>(), ExitCode::config);
   }
-  choice.parallel = job.mesh.parallel;
-  choice.parallel.data_strategy = *data_strategy_named(chosen.at("strategy").get<std::string>());
-  choice.parallel.group = chosen.at("group").get<int>();
-  choice.micro_batch = chosen.at("micro").get<std::int64_t>();
-  return choice;
+  return {.strategy = *data_strategy_named(chosen.at("strategy").get<std::string>()),
+          .group = chosen.at("group").get<int>(),
+          .micro_batch = chosen.at("micro").get<std::int64_t>(),
+          .source = reason};
 }
 
-void take(const StrategyChoice& choice, const LinkSpeeds& links, TrainConfig& config) {
-  config.batch.micro = choice.micro_batch;
-  config.parallel.data_strategy = choice.parallel.data_strategy;
+void take(const Layout& layout, const LinkSpeeds& links, TrainConfig& config) {
+  config.batch.micro = layout.micro_batch;
+  config.parallel.data_strategy = layout.strategy;
   config.parallel.chooses_strategy = false;
-  if (!config.parallel.groups_apart) {  // else the choice is of a worker's mesh
-    config.parallel.group = choice.parallel.group;
+  if (!config.parallel.groups_apart) {  // else the layout is of a worker's mesh
+    config.parallel.group = layout.group;
     config.parallel = with_decided_groups(plan_job(config), links);
   }
 }
@@ -228,12 +214,11 @@ void decide_layout(Communicator& world,
   config.parallel = with_groups_of_nodes(
       config.parallel, config.network.collectives, fewest_ranks_of_node(world.nodes()));
   const bool is_of_nodes = !is_given && config.parallel.group != 0;
-  const std::optional<KeptLayout> kept =
-      is_given && !chooses ? std::nullopt : kept_layout(config, resume);
+  std::optional<Layout> kept = is_given && !chooses ? std::nullopt : kept_layout(config, resume);
   if (kept && !is_given && !chooses && keeps_groups(*kept, is_of_nodes, config)) {
     const int size = kept->group > 0 ? kept->group : config.parallel.data;
     if (size != config.parallel.data_ranks_of_group()) {
-      say(Lines{fmt::format("parallel.group: {} is kept from {}", size, kept->checkpoint)});
+      say(Lines{fmt::format("parallel.group: {} is kept from {}", size, kept->source)});
     }
     config.parallel.group = size;
   }
@@ -257,22 +242,23 @@ void decide_layout(Communicator& world,
     }
     return;
   }
-  Lines said;
   if (kept && fits_run(plan_job(config), kept->strategy)) {
-    keep(*kept, !is_given, links, config);
-    said = Lines{fmt::format(
-        "parallel.data_strategy: {} is kept from {}", name_of(kept->strategy), kept->checkpoint)};
+    // What the config gives holds.
+    kept->group = is_given ? config.parallel.group : kept->group;
+    kept->micro_batch = config.batch.micro_given ? config.batch.micro : kept->micro_batch;
+    take(*kept, links, config);
+    say(Lines{fmt::format(
+        "parallel.data_strategy: {} is kept from {}", name_of(kept->strategy), kept->source)});
   } else {
     const DeviceFacts device{
         .memory_bytes = least_memory_of_ranks(world, config.device, transport.num_devices),
         .speeds = speeds};
-    const StrategyChoice choice = choice_of_first_rank(world, plan_job(config), links, device);
+    const Layout choice = choice_of_first_rank(world, plan_job(config), links, device);
     take(choice, links, config);
-    said = Lines{fmt::format("parallel.data_strategy: {} is chosen\n{}",
-                             name_of(config.parallel.data_strategy),
-                             choice.reason)};
+    say(Lines{fmt::format("parallel.data_strategy: {} is chosen\n{}",
+                          name_of(config.parallel.data_strategy),
+                          choice.source)});
   }
-  say(said);
 }
 
 }  // namespace slackline

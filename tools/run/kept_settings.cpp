@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <span>
 #include <utility>
 
@@ -40,19 +41,15 @@ auto with_document(const Checkpoint& checkpoint, const Read& read) {
 
 std::vector<double> weights_of(const std::vector<DataSource>& sources) {
   std::vector<double> weights;
-  weights.reserve(sources.size());
-  for (const DataSource& source : sources) {
-    weights.push_back(source.weight.value_or(0.0));
-  }
+  std::ranges::transform(sources, std::back_inserter(weights), [](const DataSource& source) {
+    return source.weight.value_or(0.0);
+  });
   return weights;
 }
 
 std::vector<std::string> paths_of(const std::vector<DataSource>& sources) {
   std::vector<std::string> paths;
-  paths.reserve(sources.size());
-  for (const DataSource& source : sources) {
-    paths.push_back(source.path);
-  }
+  std::ranges::transform(sources, std::back_inserter(paths), &DataSource::path);
   return paths;
 }
 
@@ -77,13 +74,6 @@ void keep_weights(const std::vector<double>& kept, std::vector<DataSource>& sour
       sources[i].weight = kept[i];
     }
   }
-}
-
-Json data_identity(const TrainConfig& config) {
-  return {{"run.seed", config.run.seed},
-          {"batch.global", config.batch.global},
-          {kTrainWeights, weights_of(config.data.train)},
-          {kSplit, config.data.split}};
 }
 
 // The identity as it is compared: weights and shares by their ratios alone.
@@ -207,7 +197,7 @@ void require_same_run(const Checkpoint& checkpoint, const TrainConfig& config) {
     identity[kSplit] = stored_split(identity);
     return by_ratios(std::move(identity));
   });
-  require_same(stored, by_ratios(data_identity(config)), "", checkpoint.path());
+  require_same(stored, by_ratios(identity_json(config)), "", checkpoint.path());
   if (config.run.eval_every > 0 && config.data.valid.empty() && config.data.split[1] == 0.0) {
     throw ConfigError(
         fmt::format("run.eval_every: needs data.valid, because the run that {} is of trains on "
@@ -223,15 +213,17 @@ void require_same_run(const Checkpoint& checkpoint, const TrainConfig& config) {
   }
 }
 
-std::string identity_json(const TrainConfig& config) {
-  return data_identity(config).dump();
+Json identity_json(const TrainConfig& config) {
+  return {{"run.seed", config.run.seed},
+          {"batch.global", config.batch.global},
+          {kTrainWeights, weights_of(config.data.train)},
+          {kSplit, config.data.split}};
 }
 
-std::string settings_json(const TrainConfig& config) {
-  return Json{{kDecay, config.optimizer.decay_embeddings},
-              {kValidWeights, weights_of(config.data.valid)},
-              {kValidPaths, paths_of(config.data.valid)}}
-      .dump();
+Json settings_json(const TrainConfig& config) {
+  return {{kDecay, config.optimizer.decay_embeddings},
+          {kValidWeights, weights_of(config.data.valid)},
+          {kValidPaths, paths_of(config.data.valid)}};
 }
 
 std::string resolved_text(const std::string& text, const TrainConfig& config) {

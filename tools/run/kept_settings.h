@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "core/checkpoint/checkpoint.h"
 #include "data/data_members.h"
 #include "tools/config/train_config.h"
@@ -30,10 +32,10 @@ void settle_weights(const DataMembers& members, TrainConfig& config);
 // tensors of its model.
 void require_same_run(const Checkpoint& checkpoint, const TrainConfig& config);
 
-// What a manifest's data document holds of the settings, as JSON texts: "identity", of the first
-// kind without the model, and "settings", which may change from one run to the next.
-[[nodiscard]] std::string identity_json(const TrainConfig& config);
-[[nodiscard]] std::string settings_json(const TrainConfig& config);
+// What a manifest's data document holds of the settings: "identity", of the first kind without the
+// model, and "settings", which may change from one run to the next.
+[[nodiscard]] nlohmann::ordered_json identity_json(const TrainConfig& config);
+[[nodiscard]] nlohmann::ordered_json settings_json(const TrainConfig& config);
 
 // The resolved config `text` with what was decided after it was read.
 [[nodiscard]] std::string resolved_text(const std::string& text, const TrainConfig& config);

@@ -229,7 +229,7 @@ void PlanKeeper::tell_costs(StepCosts costs, double measured_seconds) {
   costs.codecs_take_compute = options_.codecs_take_compute;
   costs.errors = model_->channels().errors();
   costs_ = std::move(costs);
-  directory_->write_costs(cost_file_text(*costs_));
+  directory_->write("costs.json", cost_file_text(*costs_));
   const double predicted = write_plan(measured().last);
   const bool rehearses = config_->device == Device::rehearsal;
   const NetworkConfig& network = config_->network;

@@ -13,7 +13,6 @@
 #include "tools/plan/step_plan.h"
 #include "tools/run/first_rank.h"
 #include "tools/run/kept_settings.h"
-#include "tools/run/round_record.h"
 #include "tools/run/stop_signal.h"
 
 namespace slackline {

@@ -1,5 +1,7 @@
 #include "tools/run/run_checkpoints.h"
 
+#include <algorithm>
+#include <iterator>
 #include <vector>
 
 #include <fmt/format.h>
@@ -72,10 +74,7 @@ void RunCheckpoints::finish() {
   const std::vector<std::string> texts =
       exchange_texts(*world_, shard_list_text(writer_.take()), "what ranks wrote of a checkpoint");
   std::vector<ShardList> lists;
-  lists.reserve(texts.size());
-  for (const std::string& text : texts) {
-    lists.push_back(parse_shard_list(text));
-  }
+  std::ranges::transform(texts, std::back_inserter(lists), parse_shard_list);
   on_first_rank(*world_, [&] { writer_.commit(lists); });
 }
 

@@ -17,7 +17,7 @@ void report_data(const TrainConfig& config,
                  const DataMembers& data,
                  const RunDirectory& directory) {
   const std::vector<DataTableRow> rows = data_table(config, data.train);
-  directory.write_data(data_table_json(rows));
+  directory.write("data.json", data_table_json(rows));
   log_info(Lines{"training data:\n" + data_table_text(rows)});
   for (const std::string& warning : data_table_warnings(rows)) {
     log_warning(warning);

@@ -9,6 +9,15 @@
 
 namespace slackline {
 
+RoundRecord round_record(const RoundEnd& end) {
+  return {.worker_losses = end.losses,
+          .penalty = end.penalty,
+          .distance = end.distance,
+          .period = end.period,
+          .left_out = !end.not_finite.empty(),
+          .clipped = end.clipped};
+}
+
 StepReporter::StepReporter(const TrainConfig& config,
                            const Options& options,
                            MeshModel& model,

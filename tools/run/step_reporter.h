@@ -5,6 +5,7 @@
 
 #include "parallel/predict/step_cost_model.h"
 #include "parallel/step/mesh_model.h"
+#include "parallel/step/outer_loop.h"
 #include "tools/config/train_config.h"
 #include "tools/record/metrics.h"
 #include "tools/record/run_directory.h"
@@ -14,6 +15,9 @@
 #include "tools/run/plan_keeper.h"
 
 namespace slackline {
+
+// What a line of metrics.jsonl has of the end of an outer round.
+[[nodiscard]] RoundRecord round_record(const RoundEnd& end);
 
 // Reports the steps of a run. Each goes one way: its accounts are completed, it becomes a line for
 // a person and one of metrics.jsonl, then it is judged by what keeps the compression plan, traced,

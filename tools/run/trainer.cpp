@@ -19,7 +19,6 @@
 #include "tools/run/compression_state.h"
 #include "tools/run/first_rank.h"
 #include "tools/run/kept_settings.h"
-#include "tools/run/round_record.h"
 #include "tools/run/run_notices.h"
 #include "tools/run/stop_signal.h"
 
@@ -293,8 +292,8 @@ bool Trainer::train_step(std::int64_t step) {
   reporter_.begin_step(step);
   StepRecord record{.step = step,
                     .lr = learning_rate(config_.optimizer, step, config_.run.steps),
+                    .tokens = config_.batch.global * config_.model.sequence,
                     .has_workers = outer_.has_value()};
-  record.tokens = config_.batch.global * config_.model.sequence;
   const auto consumed = static_cast<std::uint64_t>((step - 1) * config_.batch.global);
   const StepFacts facts =
       model_.make_gradients(load(train_data_, consumed, step), StopSignal::has_come);
@@ -402,10 +401,10 @@ std::vector<MicroBatch> Trainer::load(const Dataset& data, std::uint64_t first, 
                      .first_sample = first + static_cast<std::uint64_t>(sequence),
                      .step = static_cast<std::uint64_t>(step)};
     if (reads) {
-      const auto tokens = std::span(tokens_).subspan(static_cast<std::size_t>(m * B * T),
-                                                     static_cast<std::size_t>(B * T));
-      const auto targets = std::span(targets_).subspan(static_cast<std::size_t>(m * B * T),
-                                                       static_cast<std::size_t>(B * T));
+      const auto begin = static_cast<std::size_t>(m * B * T);
+      const auto count = static_cast<std::size_t>(B * T);
+      const auto tokens = std::span(tokens_).subspan(begin, count);
+      const auto targets = std::span(targets_).subspan(begin, count);
       for (std::int64_t b = 0; b < B; ++b) {
         data.sample(batch.first_sample + static_cast<std::uint64_t>(b), sample_);
         std::copy_n(sample_.begin(), T, tokens.begin() + b * T);

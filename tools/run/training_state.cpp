@@ -134,8 +134,8 @@ std::string data_document(const TrainingState& state) {
       {"consumed_sequences", state.step * state.config.batch.global},
       {"epochs", state.train_data.order_state()},
       {"contents", state.train_data.contents()},
-      {"identity", nlohmann::ordered_json::parse(identity_json(state.config))},
-      {"settings", nlohmann::ordered_json::parse(settings_json(state.config))}};
+      {"identity", identity_json(state.config)},
+      {"settings", settings_json(state.config)}};
   return document.dump();
 }
 

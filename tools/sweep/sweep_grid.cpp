@@ -86,16 +86,14 @@ void check_grid(const std::string& path, const Json& grid) {
   }
 }
 
-void check_number(std::size_t num_points) {
-  if (num_points > kMostPoints) {
-    throw ConfigError(fmt::format("grid: must have at most {} points", kMostPoints));
-  }
-}
-
-void append_points(const Json& grid, std::vector<SweepSettings>& points) {
+// Checks a grid, which stands at `path`, and appends its points.
+void append_points(const std::string& path, const Json& grid, std::vector<SweepSettings>& points) {
+  check_grid(path, grid);
   std::vector<SweepSettings> made = {{}};
   for (const auto& member : grid.items()) {
-    check_number(points.size() + made.size() * member.value().size());
+    if (points.size() + made.size() * member.value().size() > kMostPoints) {
+      throw ConfigError(fmt::format("grid: must have at most {} points", kMostPoints));
+    }
     std::vector<SweepSettings> longer;
     longer.reserve(made.size() * member.value().size());
     for (const SweepSettings& settings : made) {
@@ -124,9 +122,7 @@ std::string plain_text(std::string_view text) {
       plain += '-';
     }
   }
-  while (!plain.empty() && plain.back() == '-') {
-    plain.pop_back();
-  }
+  plain.erase(plain.find_last_not_of('-') + 1);
   return plain;
 }
 
@@ -144,18 +140,16 @@ nlohmann::json values_of(const SweepSettings& settings) {
 
 std::vector<SweepSettings> expand_grid(std::string_view grid) {
   const Json json = parse_strict_json(grid);
-  if (json.is_array() && json.empty()) {
-    refuse("grid", "must hold at least one grid", json);
-  }
   std::vector<SweepSettings> points;
   if (json.is_array()) {
+    if (json.empty()) {
+      refuse("grid", "must hold at least one grid", json);
+    }
     for (std::size_t i = 0; i < json.size(); ++i) {
-      check_grid(fmt::format("grid.{}", i), json[i]);
-      append_points(json[i], points);
+      append_points(fmt::format("grid.{}", i), json[i], points);
     }
   } else {
-    check_grid("grid", json);
-    append_points(json, points);
+    append_points("grid", json, points);
   }
   std::set<std::string> names;
   std::set<nlohmann::json> values;

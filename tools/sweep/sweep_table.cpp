@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string csv_field(std::string_view value) {
+std::string csv_text(std::string_view value) {
   std::string text = shown_lines(value);
   if (text.find_first_of(",\"\r\n") == std::string_view::npos) {
     return text;
@@ -28,8 +28,14 @@ std::string csv_field(std::string_view value) {
   return quoted;
 }
 
-std::string csv_field(const std::optional<double>& number) {
-  return number ? fmt::format("{}", *number) : "";
+std::string csv_value(const Json& value) {
+  if (value.is_string()) {
+    return csv_text(value.get_ref<const std::string&>());
+  }
+  if (value.is_number_float()) {
+    return fmt::format("{}", value.get<double>());
+  }
+  return value.is_null() ? "" : value.dump();
 }
 
 std::string csv_line(const std::vector<std::string>& fields) {
@@ -42,24 +48,36 @@ std::string setting_field(const SweepRow& row, const std::string& key) {
     return "";
   }
   const Json value = Json::parse(found->value);
-  return csv_field(value.is_string() ? value.get_ref<const std::string&>() : found->value);
+  return csv_text(value.is_string() ? value.get_ref<const std::string&>() : found->value);
+}
+
+Json json_number(const std::optional<double>& number) {
+  return number ? Json(*number) : Json();
+}
+
+// What a row says of its run as a whole, null for what is absent: a column each.
+Json values_of(const SweepRow& row) {
+  const RunSummary& summary = row.summary;
+  return {{"status", row.status()},
+          {"exit_code", row.outcome ? Json(row.outcome->exit_code) : Json()},
+          {"message", row.outcome ? Json(row.outcome->message) : Json()},
+          {"steps", row.outcome ? Json(summary.steps) : Json()},
+          {"loss", json_number(summary.loss)},
+          {"eval_loss", json_number(summary.eval_loss)},
+          {"step_seconds", json_number(summary.step_seconds)},
+          {"tokens_per_second", json_number(summary.tokens_per_second)},
+          {"exposed_seconds", json_number(summary.exposed_seconds)}};
 }
 
 std::vector<std::string> header_fields(const std::vector<std::string>& keys) {
   std::vector<std::string> fields = {"run"};
   for (const std::string& key : keys) {
-    fields.push_back(csv_field(key));
+    fields.push_back(csv_text(key));
   }
-  fields.insert(fields.end(),
-                {"status",
-                 "exit_code",
-                 "message",
-                 "steps",
-                 "loss",
-                 "eval_loss",
-                 "step_seconds",
-                 "tokens_per_second",
-                 "exposed_seconds"});
+  const Json values = values_of({});
+  for (const auto& column : values.items()) {
+    fields.push_back(column.key());
+  }
   for (const std::string_view axis : kReportedAxes) {
     for (const char* quantity : {"raw_bytes", "sent_bytes", "exposed_seconds"}) {
       fields.push_back(fmt::format("{}_{}", axis, quantity));
@@ -69,32 +87,20 @@ std::vector<std::string> header_fields(const std::vector<std::string>& keys) {
 }
 
 std::vector<std::string> row_fields(const std::vector<std::string>& keys, const SweepRow& row) {
-  std::vector<std::string> fields = {csv_field(row.run)};
+  std::vector<std::string> fields = {csv_text(row.run)};
   for (const std::string& key : keys) {
     fields.push_back(setting_field(row, key));
   }
-  const RunSummary& summary = row.summary;
-  fields.insert(fields.end(),
-                {std::string(row.status()),
-                 row.outcome ? std::to_string(row.outcome->exit_code) : "",
-                 row.outcome ? csv_field(row.outcome->message) : "",
-                 row.outcome ? std::to_string(summary.steps) : "",
-                 csv_field(summary.loss),
-                 csv_field(summary.eval_loss),
-                 csv_field(summary.step_seconds),
-                 csv_field(summary.tokens_per_second),
-                 csv_field(summary.exposed_seconds)});
-  for (const AxisTraffic& axis : summary.axes) {
-    const bool measured = summary.step_seconds.has_value();
+  for (const Json& value : values_of(row)) {
+    fields.push_back(csv_value(value));
+  }
+  for (const AxisTraffic& axis : row.summary.axes) {
+    const bool measured = row.summary.step_seconds.has_value();
     for (const double number : {axis.raw_bytes, axis.sent_bytes, axis.exposed_seconds}) {
       fields.push_back(measured ? fmt::format("{}", number) : "");
     }
   }
   return fields;
-}
-
-Json json_number(const std::optional<double>& number) {
-  return number ? Json(*number) : Json();
 }
 
 // Means of bytes are whole where every step sends the same.
@@ -122,19 +128,10 @@ Json axes_json(const RunSummary& summary) {
 }
 
 Json row_json(const SweepRow& row) {
-  const RunSummary& summary = row.summary;
-  return {{"run", row.run},
-          {"settings", settings_json(row.settings)},
-          {"status", row.status()},
-          {"exit_code", row.outcome ? Json(row.outcome->exit_code) : Json()},
-          {"message", row.outcome ? Json(row.outcome->message) : Json()},
-          {"steps", row.outcome ? Json(summary.steps) : Json()},
-          {"loss", json_number(summary.loss)},
-          {"eval_loss", json_number(summary.eval_loss)},
-          {"step_seconds", json_number(summary.step_seconds)},
-          {"tokens_per_second", json_number(summary.tokens_per_second)},
-          {"exposed_seconds", json_number(summary.exposed_seconds)},
-          {"axes", axes_json(summary)}};
+  Json json = {{"run", row.run}, {"settings", settings_json(row.settings)}};
+  json.update(values_of(row));
+  json["axes"] = axes_json(row.summary);
+  return json;
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ TEST_CASE("a trace goes when a run goes on with another layout") {
     run.start(config, {}, 0);
     return run;
   };
-  start(R"({"parallel": {"data": 2}, "trace": true})").write_trace("[]");
+  start(R"({"parallel": {"data": 2}, "trace": true})").write("trace.json", "[]");
   static_cast<void>(start(R"({"parallel": {"data": 2}, "trace": false})"));
   CHECK(path_exists(trace));
   static_cast<void>(start(R"({"parallel": {"data": 4}, "trace": false})"));

@@ -13,6 +13,19 @@
 
 namespace slackline {
 
+namespace {
+
+// Adds a step's times, or keeps those with the smaller mean.
+void add_step(CallTimes& sum, const CallTimes& step, bool keeps_quickest) {
+  if (!keeps_quickest) {
+    sum += step;
+  } else if (sum.calls == 0 || step.mean() < sum.mean()) {
+    sum = step;
+  }
+}
+
+}  // namespace
+
 CostKind cost_kind(schedule::OpKind kind) {
   switch (kind) {
     case schedule::OpKind::forward:
@@ -30,40 +43,29 @@ CostKind cost_kind(schedule::OpKind kind) {
   return CostKind::forward;
 }
 
-void CostRecorder::Sum::add_step(const Sum& step, bool keeps_quickest) {
-  if (!keeps_quickest) {
-    add(step.seconds, step.count);
-  } else if (count == 0.0 || step.mean() < mean()) {
-    *this = step;
-  }
-}
-
 bool CostRecorder::add(const AccountedStep& step, const MeasuredSteps& measured) {
   if (!measured.has(step.record.step)) {
     return false;
   }
   if (step.record.step == measured.first) {
-    restart();
+    step_seconds_ = {};
+    ops_.clear();
+    codecs_ = {};
   }
-  step_seconds_.add_step({.seconds = step.record.step_seconds, .count = 1.0}, measured.at_once);
+  add_step(step_seconds_, {.seconds = step.record.step_seconds, .calls = 1}, measured.at_once);
   for (const auto& [key, sum] : op_sums(step)) {
-    ops_[key].add_step(sum, measured.at_once);
+    add_step(ops_[key], sum, measured.at_once);
   }
   codecs_.add_in_step(step.times.codecs);
   return step.record.step == measured.last;
-}
-
-void CostRecorder::restart() {
-  step_seconds_ = {};
-  ops_.clear();
-  codecs_ = {};
 }
 
 CostRecorder::OpSums CostRecorder::op_sums(const AccountedStep& step) const {
   OpSums sums;
   const WaitStretches waits(step.transfers);
   for (const PipelineExecutor::OpTime& op : step.times.ops) {
-    sums[{op.op.chunk, cost_kind(op.op.kind)}].add(waits.not_waited(op.begin, op.end), 1.0);
+    sums[{op.op.chunk, cost_kind(op.op.kind)}] +=
+        {.seconds = waits.not_waited(op.begin, op.end), .calls = 1};
   }
   // The optimizer updates all chunks of a rank in one go. A step that was skipped has no update,
   // and of the first one that was queued on a device it is not known how long it took.
@@ -72,8 +74,8 @@ CostRecorder::OpSums CostRecorder::op_sums(const AccountedStep& step) const {
   }
   const int num_chunks = job_.parallel.chunks;
   for (int i = 0; i < num_chunks; ++i) {
-    sums[{pipeline_rank_ + i * job_.parallel.pipeline, CostKind::optimizer}].add(
-        (step.times.update_end - step.times.update_begin) / num_chunks, 1.0);
+    sums[{pipeline_rank_ + i * job_.parallel.pipeline, CostKind::optimizer}] +=
+        {.seconds = (step.times.update_end - step.times.update_begin) / num_chunks, .calls = 1};
   }
   return sums;
 }
@@ -83,15 +85,15 @@ StepCosts CostRecorder::costs() {
   std::string own;
   for (const auto& [key, sum] : ops_) {
     own += fmt::format(
-        "{} {} {} {}\n", key.first, static_cast<int>(key.second), sum.seconds, sum.count);
+        "{} {} {} {}\n", key.first, static_cast<int>(key.second), sum.seconds, sum.calls);
   }
   std::map<std::pair<int, CostKind>, double> slowest;
   for (const std::string& text : exchange_texts(*world_, own, "costs of ops")) {
     std::istringstream lines(text);
     int stage = 0;
     int kind = 0;
-    Sum sum;
-    while (lines >> stage >> kind >> sum.seconds >> sum.count) {
+    CallTimes sum;
+    while (lines >> stage >> kind >> sum.seconds >> sum.calls) {
       double& mean = slowest[{stage, static_cast<CostKind>(kind)}];
       mean = std::max(mean, sum.mean());
     }

@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "compress/codec_times.h"
 #include "core/comm/communicator.h"
 #include "parallel/channel/measured_codecs.h"
 #include "parallel/mesh/rank_plan.h"
@@ -53,31 +54,14 @@ class CostRecorder {
   [[nodiscard]] StepCosts costs();
 
  private:
-  struct Sum {
-    double seconds = 0.0;
-    double count = 0.0;
+  using OpSums = std::map<std::pair<int, CostKind>, CallTimes>;  // of a stage's ops of a kind
 
-    void add(double more_seconds, double more_count) {
-      seconds += more_seconds;
-      count += more_count;
-    }
-
-    // Adds a step's sum, or keeps the one with the smaller mean.
-    void add_step(const Sum& step, bool keeps_quickest);
-
-    // 0 where nothing was added.
-    [[nodiscard]] double mean() const { return count == 0.0 ? 0.0 : seconds / count; }
-  };
-
-  using OpSums = std::map<std::pair<int, CostKind>, Sum>;
-
-  void restart();
   [[nodiscard]] OpSums op_sums(const AccountedStep& step) const;
 
   MeshJob job_;
   int pipeline_rank_;
   Communicator* world_;
-  Sum step_seconds_;
+  CallTimes step_seconds_;
   OpSums ops_;
   MeasuredCodecs codecs_;
 };

@@ -207,7 +207,7 @@ void TraceRecorder::write() {
   std::vector<schedule::TraceBar> all = written_;
   all.insert(all.end(), unfinished.begin(), unfinished.end());
   shift_to_zero(all);
-  directory_->write_trace(schedule::chrome_trace(all));
+  directory_->write("trace.json", schedule::chrome_trace(all));
 }
 
 }  // namespace slackline
