@@ -1,5 +1,3 @@
-#include "data/formats/llmc_file.h"
-
 #include <algorithm>
 #include <cstring>
 #include <fstream>
@@ -9,7 +7,9 @@
 
 #include "core/check.h"
 #include "core/error.h"
+#include "core/file_io.h"
 #include "data/formats/sequence_cut.h"
+#include "data/formats/token_file.h"
 
 namespace slackline {
 namespace {
@@ -42,60 +42,63 @@ std::int32_t word_at(const MappedFile& file, std::size_t offset) {
   return word;
 }
 
+class LlmcFile final : public TokenFile {
+ public:
+  LlmcFile(const std::string& path, std::int64_t vocabulary) : file_(path) {
+    read_header();
+    sequence_length_ = stored_sequence_length(num_tokens());
+    tokens_.require_below(vocabulary, path, kHeaderBytes);
+  }
+
+  [[nodiscard]] const std::string& path() const override { return file_.path(); }
+
+  [[nodiscard]] std::uint64_t num_sequences() const override {
+    return (num_tokens() + sequence_length_ - 1) / sequence_length_;
+  }
+
+  [[nodiscard]] std::uint64_t sequence_start(std::uint64_t sequence) const override {
+    SL_CHECK(sequence <= num_sequences(), "sequence beyond the file");
+    return std::min(sequence * sequence_length_, num_tokens());
+  }
+
+ private:
+  void read_header() {
+    const std::size_t size = file_.bytes().size();
+    if (size < kHeaderBytes) {
+      throw FileError(fmt::format(
+          "{}: truncated: the header has {} bytes, got {}", path(), kHeaderBytes, size));
+    }
+    const std::optional<Kind> kind = kind_by_magic(word_at(file_, 0));
+    SL_CHECK(kind, path());
+    if (const std::int32_t version = word_at(file_, kVersionOffset); version != kind->version) {
+      throw FileError(fmt::format("{}: offset {}: version {} is expected, got {}",
+                                  path(),
+                                  kVersionOffset,
+                                  kind->version,
+                                  version));
+    }
+    const std::int32_t count = word_at(file_, kCountOffset);
+    const auto width = static_cast<std::int64_t>(kind->width);
+    const std::int64_t expected = static_cast<std::int64_t>(kHeaderBytes) + count * width;
+    if (count < 0 || static_cast<std::int64_t>(size) != expected) {
+      throw FileError(
+          fmt::format("{}: truncated or inconsistent: {} tokens make a file of {} bytes, got {}",
+                      path(),
+                      count,
+                      expected,
+                      size));
+    }
+    tokens_ = TokenArray(file_.bytes().subspan(kHeaderBytes), kind->width);
+  }
+
+  MappedFile file_;
+  std::uint64_t sequence_length_ = 0;
+};
+
 }  // namespace
 
-LlmcFile::LlmcFile(const std::string& path, std::int64_t vocabulary) : file_(path) {
-  read_header();
-  sequence_length_ = stored_sequence_length(num_tokens());
-  tokens_.require_below(vocabulary, path, kHeaderBytes);
-}
-
-void LlmcFile::read_header() {
-  const std::size_t size = file_.bytes().size();
-  if (size < kHeaderBytes) {
-    throw FileError(
-        fmt::format("{}: truncated: the header has {} bytes, got {}", path(), kHeaderBytes, size));
-  }
-  const std::optional<Kind> kind = kind_by_magic(word_at(file_, 0));
-  if (!kind) {
-    throw FileError(fmt::format("{}: offset 0: wrong magic: {} or {} is expected, got {}",
-                                path(),
-                                kGpt2.magic,
-                                kLlama3.magic,
-                                word_at(file_, 0)));
-  }
-  if (const std::int32_t version = word_at(file_, kVersionOffset); version != kind->version) {
-    throw FileError(fmt::format("{}: offset {}: version {} is expected, got {}",
-                                path(),
-                                kVersionOffset,
-                                kind->version,
-                                version));
-  }
-  const std::int32_t count = word_at(file_, kCountOffset);
-  const auto width = static_cast<std::int64_t>(kind->width);
-  const std::int64_t expected = static_cast<std::int64_t>(kHeaderBytes) + count * width;
-  if (count < 0 || static_cast<std::int64_t>(size) != expected) {
-    throw FileError(
-        fmt::format("{}: truncated or inconsistent: {} tokens make a file of {} bytes, got {}",
-                    path(),
-                    count,
-                    expected,
-                    size));
-  }
-  tokens_ = TokenArray(file_.bytes().subspan(kHeaderBytes), kind->width);
-}
-
-std::uint64_t LlmcFile::num_sequences() const {
-  return (num_tokens() + sequence_length_ - 1) / sequence_length_;
-}
-
-std::uint64_t LlmcFile::sequence_start(std::uint64_t sequence) const {
-  SL_CHECK(sequence <= num_sequences(), "sequence beyond the file");
-  return std::min(sequence * sequence_length_, num_tokens());
-}
-
-void LlmcFile::read(std::uint64_t position, std::span<TokenId> tokens) const {
-  tokens_.read(position, tokens);
+std::unique_ptr<TokenFile> open_llmc_file(const std::string& path, std::int64_t vocabulary) {
+  return std::make_unique<LlmcFile>(path, vocabulary);
 }
 
 bool is_llmc_file(const std::string& path) {

@@ -1,5 +1,3 @@
-#include "data/formats/megatron_file.h"
-
 #include <array>
 #include <cstring>
 #include <string_view>
@@ -8,7 +6,9 @@
 
 #include "core/check.h"
 #include "core/error.h"
+#include "core/file_io.h"
 #include "data/formats/megatron_format.h"
+#include "data/formats/token_file.h"
 
 namespace slackline {
 namespace {
@@ -41,129 +41,145 @@ std::string_view name_of_code(std::uint8_t code) {
   return code < kNames.size() ? kNames[code] : "unknown";
 }
 
+class MegatronFile final : public TokenFile {
+ public:
+  // Checks all of the index and every token (see open_token_file).
+  MegatronFile(const std::string& prefix, std::int64_t vocabulary)
+      : idx_(prefix + ".idx"), bin_(prefix + ".bin") {
+    read_header();
+    check_sequences();
+    check_documents();
+    tokens_.require_below(vocabulary, bin_.path(), 0);
+  }
+
+  [[nodiscard]] const std::string& path() const override { return bin_.path(); }
+
+  [[nodiscard]] std::uint64_t num_sequences() const override { return num_sequences_; }
+
+  [[nodiscard]] std::uint64_t sequence_start(std::uint64_t sequence) const override {
+    SL_CHECK(sequence <= num_sequences_, "sequence beyond the file");
+    if (sequence == num_sequences_) {
+      return num_tokens();
+    }
+    const auto offset =
+        load<std::int64_t>(idx_, offsets_at(num_sequences_) + sizeof(std::int64_t) * sequence);
+    return static_cast<std::uint64_t>(offset) / static_cast<std::uint64_t>(tokens_.width());
+  }
+
+ private:
+  [[noreturn]] void refuse(std::uint64_t offset, const std::string& what) const {
+    throw FileError(fmt::format("{}: offset {}: {}", idx_.path(), offset, what));
+  }
+
+  void read_header() {
+    using namespace megatron;  // NOLINT(google-build-using-namespace): the format this file reads
+    const std::uint64_t size = idx_.bytes().size();
+    if (size < kMagic.size() ||
+        std::memcmp(idx_.bytes().data(), kMagic.data(), kMagic.size()) != 0) {
+      refuse(0, "wrong magic: a Megatron index begins with \"MMIDIDX\" and two NULs");
+    }
+    if (size < kArraysOffset) {
+      refuse(size, fmt::format("truncated: the header has {} bytes", kArraysOffset));
+    }
+    if (const auto version = load<std::uint64_t>(idx_, kVersionOffset); version != kVersion) {
+      refuse(kVersionOffset, fmt::format("version {} is expected, got {}", kVersion, version));
+    }
+    tokens_ = TokenArray(bin_.bytes(), read_width());
+    num_sequences_ = load<std::uint64_t>(idx_, kSequencesOffset);
+    num_boundaries_ = load<std::uint64_t>(idx_, kBoundariesOffset);
+    // Compared by division first: counts of a broken file may overflow the sizes made from them.
+    const bool plausible = num_sequences_ <= size / 12 && num_boundaries_ <= size / 8;
+    const std::uint64_t expected =
+        plausible ? boundaries_at(num_sequences_) + sizeof(std::int64_t) * num_boundaries_ : 0;
+    if (!plausible || (size != expected && size != expected + num_sequences_)) {
+      refuse(size,
+             fmt::format(
+                 "truncated or inconsistent: {} sequences and {} document boundaries do not make "
+                 "a file of {} bytes",
+                 num_sequences_,
+                 num_boundaries_,
+                 size));
+    }
+  }
+
+  [[nodiscard]] TokenWidth read_width() const {
+    const auto code = load<std::uint8_t>(idx_, megatron::kTypeOffset);
+    switch (static_cast<megatron::TokenType>(code)) {
+      case megatron::TokenType::u16:
+        return TokenWidth::two;
+      case megatron::TokenType::i32:
+        return TokenWidth::four;
+      case megatron::TokenType::i64:
+        return TokenWidth::eight;
+    }
+    refuse(megatron::kTypeOffset,
+           fmt::format(
+               "tokens are u16 (8), i32 (4) or i64 (5); got {} ({})", name_of_code(code), code));
+  }
+
+  void check_sequences() const {
+    const auto width = static_cast<std::uint64_t>(tokens_.width());
+    std::uint64_t expected = 0;
+    for (std::uint64_t s = 0; s < num_sequences_; ++s) {
+      const std::uint64_t length_offset = megatron::kArraysOffset + sizeof(std::int32_t) * s;
+      const auto length = load<std::int32_t>(idx_, length_offset);
+      if (length < 0) {
+        refuse(length_offset, fmt::format("sequence {} has a negative length: {}", s, length));
+      }
+      const std::uint64_t offset_offset = offsets_at(num_sequences_) + sizeof(std::int64_t) * s;
+      const auto offset = load<std::int64_t>(idx_, offset_offset);
+      if (offset < 0 || static_cast<std::uint64_t>(offset) != expected) {
+        refuse(offset_offset,
+               fmt::format(
+                   "sequence {} begins at byte {} of the .bin by the lengths before it; got {}",
+                   s,
+                   expected,
+                   offset));
+      }
+      expected += static_cast<std::uint64_t>(length) * width;
+    }
+    if (bin_.bytes().size() != expected) {
+      throw FileError(
+          fmt::format("{}: truncated or of another index: {} describes {} bytes, got {}",
+                      bin_.path(),
+                      idx_.path(),
+                      expected,
+                      bin_.bytes().size()));
+    }
+  }
+
+  void check_documents() const {
+    const std::uint64_t start = boundaries_at(num_sequences_);
+    if (num_boundaries_ == 0) {
+      refuse(megatron::kBoundariesOffset, "at least one document boundary is expected, got none");
+    }
+    std::int64_t before = 0;
+    for (std::uint64_t d = 0; d < num_boundaries_; ++d) {
+      const std::uint64_t offset = start + sizeof(std::int64_t) * d;
+      const auto boundary = load<std::int64_t>(idx_, offset);
+      const bool last = d + 1 == num_boundaries_;
+      if (boundary < before || (d == 0 && boundary != 0) ||
+          (last && static_cast<std::uint64_t>(boundary) != num_sequences_)) {
+        refuse(offset,
+               fmt::format("document boundaries rise from 0 to {}; boundary {} is {}",
+                           num_sequences_,
+                           d,
+                           boundary));
+      }
+      before = boundary;
+    }
+  }
+
+  MappedFile idx_;
+  MappedFile bin_;
+  std::uint64_t num_sequences_ = 0;
+  std::uint64_t num_boundaries_ = 0;
+};
+
 }  // namespace
 
-MegatronFile::MegatronFile(const std::string& prefix, std::int64_t vocabulary)
-    : idx_(prefix + ".idx"), bin_(prefix + ".bin") {
-  read_header();
-  check_sequences();
-  check_documents();
-  tokens_.require_below(vocabulary, bin_.path(), 0);
-}
-
-void MegatronFile::refuse(std::uint64_t offset, const std::string& what) const {
-  throw FileError(fmt::format("{}: offset {}: {}", idx_.path(), offset, what));
-}
-
-void MegatronFile::read_header() {
-  using namespace megatron;  // NOLINT(google-build-using-namespace): the format this file reads
-  const std::uint64_t size = idx_.bytes().size();
-  if (size < kMagic.size() || std::memcmp(idx_.bytes().data(), kMagic.data(), kMagic.size()) != 0) {
-    refuse(0, "wrong magic: a Megatron index begins with \"MMIDIDX\" and two NULs");
-  }
-  if (size < kArraysOffset) {
-    refuse(size, fmt::format("truncated: the header has {} bytes", kArraysOffset));
-  }
-  if (const auto version = load<std::uint64_t>(idx_, kVersionOffset); version != kVersion) {
-    refuse(kVersionOffset, fmt::format("version {} is expected, got {}", kVersion, version));
-  }
-  tokens_ = TokenArray(bin_.bytes(), read_width());
-  num_sequences_ = load<std::uint64_t>(idx_, kSequencesOffset);
-  num_boundaries_ = load<std::uint64_t>(idx_, kBoundariesOffset);
-  // Compared by division first: counts of a broken file may overflow the sizes made from them.
-  const bool plausible = num_sequences_ <= size / 12 && num_boundaries_ <= size / 8;
-  const std::uint64_t expected =
-      plausible ? boundaries_at(num_sequences_) + sizeof(std::int64_t) * num_boundaries_ : 0;
-  if (!plausible || (size != expected && size != expected + num_sequences_)) {
-    refuse(size,
-           fmt::format(
-               "truncated or inconsistent: {} sequences and {} document boundaries do not make "
-               "a file of {} bytes",
-               num_sequences_,
-               num_boundaries_,
-               size));
-  }
-}
-
-TokenWidth MegatronFile::read_width() const {
-  const auto code = load<std::uint8_t>(idx_, megatron::kTypeOffset);
-  switch (static_cast<megatron::TokenType>(code)) {
-    case megatron::TokenType::u16:
-      return TokenWidth::two;
-    case megatron::TokenType::i32:
-      return TokenWidth::four;
-    case megatron::TokenType::i64:
-      return TokenWidth::eight;
-  }
-  refuse(
-      megatron::kTypeOffset,
-      fmt::format("tokens are u16 (8), i32 (4) or i64 (5); got {} ({})", name_of_code(code), code));
-}
-
-void MegatronFile::check_sequences() const {
-  const auto width = static_cast<std::uint64_t>(tokens_.width());
-  std::uint64_t expected = 0;
-  for (std::uint64_t s = 0; s < num_sequences_; ++s) {
-    const std::uint64_t length_offset = megatron::kArraysOffset + sizeof(std::int32_t) * s;
-    const auto length = load<std::int32_t>(idx_, length_offset);
-    if (length < 0) {
-      refuse(length_offset, fmt::format("sequence {} has a negative length: {}", s, length));
-    }
-    const std::uint64_t offset_offset = offsets_at(num_sequences_) + sizeof(std::int64_t) * s;
-    const auto offset = load<std::int64_t>(idx_, offset_offset);
-    if (offset < 0 || static_cast<std::uint64_t>(offset) != expected) {
-      refuse(
-          offset_offset,
-          fmt::format("sequence {} begins at byte {} of the .bin by the lengths before it; got {}",
-                      s,
-                      expected,
-                      offset));
-    }
-    expected += static_cast<std::uint64_t>(length) * width;
-  }
-  if (bin_.bytes().size() != expected) {
-    throw FileError(fmt::format("{}: truncated or of another index: {} describes {} bytes, got {}",
-                                bin_.path(),
-                                idx_.path(),
-                                expected,
-                                bin_.bytes().size()));
-  }
-}
-
-void MegatronFile::check_documents() const {
-  const std::uint64_t start = boundaries_at(num_sequences_);
-  if (num_boundaries_ == 0) {
-    refuse(megatron::kBoundariesOffset, "at least one document boundary is expected, got none");
-  }
-  std::int64_t before = 0;
-  for (std::uint64_t d = 0; d < num_boundaries_; ++d) {
-    const std::uint64_t offset = start + sizeof(std::int64_t) * d;
-    const auto boundary = load<std::int64_t>(idx_, offset);
-    const bool last = d + 1 == num_boundaries_;
-    if (boundary < before || (d == 0 && boundary != 0) ||
-        (last && static_cast<std::uint64_t>(boundary) != num_sequences_)) {
-      refuse(offset,
-             fmt::format("document boundaries rise from 0 to {}; boundary {} is {}",
-                         num_sequences_,
-                         d,
-                         boundary));
-    }
-    before = boundary;
-  }
-}
-
-std::uint64_t MegatronFile::sequence_start(std::uint64_t sequence) const {
-  SL_CHECK(sequence <= num_sequences_, "sequence beyond the file");
-  if (sequence == num_sequences_) {
-    return num_tokens();
-  }
-  const auto offset =
-      load<std::int64_t>(idx_, offsets_at(num_sequences_) + sizeof(std::int64_t) * sequence);
-  return static_cast<std::uint64_t>(offset) / static_cast<std::uint64_t>(tokens_.width());
-}
-
-void MegatronFile::read(std::uint64_t position, std::span<TokenId> tokens) const {
-  tokens_.read(position, tokens);
+std::unique_ptr<TokenFile> open_megatron_file(const std::string& prefix, std::int64_t vocabulary) {
+  return std::make_unique<MegatronFile>(prefix, vocabulary);
 }
 
 }  // namespace slackline

@@ -8,8 +8,6 @@
 
 #include "core/error.h"
 #include "core/file_io.h"
-#include "data/formats/llmc_file.h"
-#include "data/formats/megatron_file.h"
 #include "data/formats/tokenizer_file.h"
 
 namespace slackline {
@@ -57,7 +55,7 @@ std::unique_ptr<TokenFile> open_token_file(const std::string& prefix_or_path,
   const bool has_index = is_regular_file(prefix + ".idx");
   // llm.c's files are often named .bin too: what they begin with tells them from Megatron's.
   if (is_regular_file(prefix_or_path) && is_llmc_file(prefix_or_path)) {
-    return std::make_unique<LlmcFile>(prefix_or_path, vocabulary);
+    return open_llmc_file(prefix_or_path, vocabulary);
   }
   if (is_regular_file(prefix_or_path) && !has_index && begins_as_json(prefix_or_path)) {
     throw FileError(fmt::format(
@@ -73,7 +71,7 @@ std::unique_ptr<TokenFile> open_token_file(const std::string& prefix_or_path,
         prefix));
   }
   if (has_index || is_regular_file(prefix + ".bin")) {
-    return std::make_unique<MegatronFile>(prefix, vocabulary);
+    return open_megatron_file(prefix, vocabulary);
   }
   throw FileError(fmt::format("{}: no such data: neither {}.bin and {}.idx nor an llm.c token file",
                               prefix_or_path,

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "data/tokenizers/tokenizer.h"
+#include "data/formats/token_array.h"
 
 namespace slackline {
 
@@ -25,18 +25,24 @@ class TokenFile {
   virtual ~TokenFile() = default;
 
   [[nodiscard]] virtual const std::string& path() const = 0;  // of the file that holds the tokens
-  [[nodiscard]] virtual std::uint64_t num_tokens() const = 0;
   [[nodiscard]] virtual std::uint64_t num_sequences() const = 0;
   // REQUIRES: sequence <= num_sequences().
   [[nodiscard]] virtual std::uint64_t sequence_start(std::uint64_t sequence) const = 0;
 
   // Copies tokens.size() tokens from `position` on.
   // REQUIRES: position + tokens.size() <= num_tokens().
-  virtual void read(std::uint64_t position, std::span<TokenId> tokens) const = 0;
+  void read(std::uint64_t position, std::span<TokenId> tokens) const {
+    tokens_.read(position, tokens);
+  }
+
+  [[nodiscard]] std::uint64_t num_tokens() const { return tokens_.size(); }
 
   [[nodiscard]] std::uint64_t sequence_length(std::uint64_t sequence) const {
     return sequence_start(sequence + 1) - sequence_start(sequence);
   }
+
+ protected:
+  TokenArray tokens_;  // a view of what the derived class holds, which sets it once
 };
 
 // Every file that may belong to what a config names as data: those of Megatron's prefix, an llm.c
@@ -55,5 +61,22 @@ constexpr std::int64_t kAnyVocabulary = std::numeric_limits<TokenId>::max();
 // another kind, and for the first token that is not below `vocabulary`.
 [[nodiscard]] std::unique_ptr<TokenFile> open_token_file(const std::string& prefix_or_path,
                                                          std::int64_t vocabulary = kAnyVocabulary);
+
+// The two kinds, for open_token_file.
+
+// PREFIX.bin with PREFIX.idx (data/formats/megatron_format.h), as Megatron, and we, write them.
+[[nodiscard]] std::unique_ptr<TokenFile> open_megatron_file(const std::string& prefix,
+                                                            std::int64_t vocabulary);
+
+// A token file of llm.c: 256 little-endian i32 (magic, version, number of tokens, zeros), then the
+// tokens. GPT-2's have magic 20240520, version 1 and u16; LLaMA-3's 20240801, 7 and u32. The format
+// knows no documents. The tokens are read as sequences of stored_sequence_length()
+// (data/formats/sequence_cut.h), so that they can be split and shuffled.
+// REQUIRES: is_llmc_file(path).
+[[nodiscard]] std::unique_ptr<TokenFile> open_llmc_file(const std::string& path,
+                                                        std::int64_t vocabulary);
+
+// Whether the file begins with the magic of an llm.c token file.
+[[nodiscard]] bool is_llmc_file(const std::string& path);
 
 }  // namespace slackline

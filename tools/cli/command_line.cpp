@@ -1,7 +1,6 @@
 #include "tools/cli/command_line.h"
 
 #include <charconv>
-#include <cstdint>
 #include <limits>
 #include <string>
 #include <type_traits>

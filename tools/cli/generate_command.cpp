@@ -3,8 +3,6 @@
 #include <string>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include "core/terminal.h"
 #include "model/generate/decoder.h"
 #include "model/generate/sampling.h"

@@ -1,6 +1,5 @@
 #include "tools/interop/hugging_face_weights.h"
 
-#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>

@@ -19,11 +19,11 @@ constexpr float kSharpness = 0.75F;
 // Tokens in memory, as one sequence.
 class TokensInMemory final : public TokenFile {
  public:
-  explicit TokensInMemory(std::vector<TokenId> tokens) : tokens_(std::move(tokens)) {}
+  explicit TokensInMemory(std::vector<TokenId> tokens) : memory_(std::move(tokens)) {
+    tokens_ = TokenArray(std::as_bytes(std::span(memory_)), TokenWidth::four);
+  }
 
   [[nodiscard]] const std::string& path() const override { return path_; }
-
-  [[nodiscard]] std::uint64_t num_tokens() const override { return tokens_.size(); }
 
   [[nodiscard]] std::uint64_t num_sequences() const override { return 1; }
 
@@ -31,14 +31,9 @@ class TokensInMemory final : public TokenFile {
     return sequence == 0 ? 0 : tokens_.size();
   }
 
-  void read(std::uint64_t position, std::span<TokenId> tokens) const override {
-    std::copy_n(
-        tokens_.begin() + static_cast<std::ptrdiff_t>(position), tokens.size(), tokens.begin());
-  }
-
  private:
   std::string path_ = "memory";
-  std::vector<TokenId> tokens_;
+  std::vector<TokenId> memory_;
 };
 
 // A model that expects token v + 1 after token v, whatever came before: blocks add nothing, the

@@ -15,21 +15,20 @@ namespace {
 // Sequences of 100 tokens each.
 class MemoryFile : public TokenFile {
  public:
-  explicit MemoryFile(std::uint64_t sequences) : sequences_(sequences) {}
+  explicit MemoryFile(std::uint64_t sequences) : sequences_(sequences), memory_(100 * sequences) {
+    tokens_ = TokenArray(std::as_bytes(std::span(memory_)), TokenWidth::four);
+  }
 
   const std::string& path() const override { return path_; }
-
-  std::uint64_t num_tokens() const override { return 100 * sequences_; }
 
   std::uint64_t num_sequences() const override { return sequences_; }
 
   std::uint64_t sequence_start(std::uint64_t sequence) const override { return 100 * sequence; }
 
-  void read(std::uint64_t /*position*/, std::span<TokenId> /*tokens*/) const override {}
-
  private:
   std::string path_ = "memory";
   std::uint64_t sequences_;
+  std::vector<TokenId> memory_;
 };
 
 DataMember member(std::uint64_t sequences, double weight) {
