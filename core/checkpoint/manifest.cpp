@@ -90,7 +90,7 @@ std::string piece_key(std::string_view tensor,
                       std::optional<std::int64_t> worker) {
   std::string key(tensor);
   if (!is_whole(region, logical)) {
-    key += "@" + joined(region.start, ",");
+    key.append("@").append(joined(region.start, ","));
   }
   return worker ? key + "#" + std::to_string(*worker) : key;
 }

@@ -44,7 +44,7 @@ std::size_t Shape::num_elements() const {
 }
 
 std::string Shape::to_string() const {
-  return "(" + joined(dims(), ", ") + ")";
+  return fmt::format("({})", joined(dims(), ", "));
 }
 
 std::ostream& operator<<(std::ostream& out, const Shape& shape) {
