@@ -31,8 +31,6 @@ class StepSamples {
 
   void add(Gradients gradients);
 
-  [[nodiscard]] std::size_t num_classes() const { return classes_.size(); }
-
   // The compressed classes of the plan, in its order.
   [[nodiscard]] const std::vector<schedule::TransferClass>& classes() const { return classes_; }
 
