@@ -127,27 +127,25 @@ struct WaitTimes::Exchange {
 WaitTimes::~WaitTimes() = default;
 
 WaitTimes::WaitTimes(Groups& groups) : groups_(&groups) {
-  add(groups.tensor.get());
-  add(groups.forward.get());
-  add(groups.backward.get());
-  add(groups.data.get());
-  add(groups.group.get());
-  add(groups.across_groups.get());
-  add(groups.table.get());
-  add(groups.table_pair.get());
-  add(groups.outer.get());
-  groups.world->record_transfers(true);
-}
-
-void WaitTimes::add(Communicator* group) {
-  if (group == nullptr || group->size() == 1) {
-    return;
+  for (const auto* made : {&groups.tensor,
+                           &groups.forward,
+                           &groups.backward,
+                           &groups.data,
+                           &groups.group,
+                           &groups.across_groups,
+                           &groups.table,
+                           &groups.table_pair,
+                           &groups.outer}) {
+    Communicator* const group = made->get();
+    if (group == nullptr || group->size() == 1) {
+      continue;
+    }
+    const auto axis = std::find(kReportedAxes.begin(), kReportedAxes.end(), group->axis());
+    SL_CHECK(axis != kReportedAxes.end(), "axis " + group->axis());
+    counted_.push_back(
+        {.group = group, .axis = static_cast<std::size_t>(axis - kReportedAxes.begin())});
   }
-  const auto axis = std::find(kReportedAxes.begin(), kReportedAxes.end(), group->axis());
-  SL_CHECK(axis != kReportedAxes.end(), "axis " + group->axis());
-  group->record_transfers(true);
-  counted_.push_back(
-      {.group = group, .axis = static_cast<std::size_t>(axis - kReportedAxes.begin())});
+  record_transfers(true);
 }
 
 void WaitTimes::record_transfers(bool on) {
