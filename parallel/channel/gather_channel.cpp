@@ -85,9 +85,7 @@ void GatherChannel::begin(const MessageKey& key) {
 }
 
 void GatherChannel::finish() {
-  for (Transfer& transfer : transfers_) {
-    transfer.wait();
-  }
+  wait_for_all(transfers_);
   transfers_.clear();
 }
 

@@ -470,9 +470,7 @@ void OuterLoop::publish() {
                                     {.what = "weights after an outer round"}));
     }
   }
-  for (Transfer& gather : gathers) {
-    gather.wait();
-  }
+  wait_for_all(gathers);
   model_->begin_publishing();
 }
 

@@ -76,9 +76,7 @@ struct WaitTimes::Exchange {
   // receive; 0 where nobody tells. Of an outer round all had submitted it when they agreed on its
   // end, before this rank began to wait.
   [[nodiscard]] std::vector<double> finish() {
-    for (Transfer& transfer : transfers) {
-      transfer.wait();
-    }
+    wait_for_all(transfers);
     std::vector<double> last(records.size(), 0.0);
     for (std::size_t i = 0; i < all.size(); ++i) {
       last[i % records.size()] = std::max(last[i % records.size()], all[i]);
