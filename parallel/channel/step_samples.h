@@ -38,8 +38,6 @@ class StepSamples {
   [[nodiscard]] std::vector<MessageSums> finish();
 
  private:
-  MessageSums& sums_of_class(const schedule::TransferClass& members);
-
   std::vector<schedule::TransferClass> classes_{};
   std::vector<MessageSums> sums_{};  // of each class
   std::vector<Gradients> gradients_{};
