@@ -65,7 +65,7 @@ void add_wait(const Wait& wait, StepWaits& waits) {
 // Messages are under way between buffers of this object from construction to finish().
 struct WaitTimes::Exchange {
   Exchange(Communicator& group, std::size_t axis_of_group, std::vector<TransferRecord> taken)
-      : axis(axis_of_group), size(group.size()), records(std::move(taken)) {
+      : axis(axis_of_group), records(std::move(taken)) {
     if (axis == kOuterAxis) {  // workers tell each other nothing in a step
       return;
     }
@@ -91,7 +91,7 @@ struct WaitTimes::Exchange {
 
   void tell_all(Communicator& group) {
     const std::size_t count = records.size();
-    all.assign(count * static_cast<std::size_t>(size), 0.0);
+    all.assign(count * static_cast<std::size_t>(group.size()), 0.0);
     for (std::size_t i = 0; i < count; ++i) {
       all[static_cast<std::size_t>(group.rank()) * count + i] = records[i].submitted;
     }
@@ -115,9 +115,8 @@ struct WaitTimes::Exchange {
   }
 
   std::size_t axis = 0;
-  int size = 1;
   std::vector<TransferRecord> records;
-  std::vector<double> all{};  // collectives: (size, records)
+  std::vector<double> all{};  // collectives: (ranks, records)
   std::vector<Lane> lanes{};  // sends and receives
   std::vector<Transfer> transfers{};
 };
