@@ -13,6 +13,11 @@ Slice slice_of(std::size_t n, int rank, int size) {
   return {begin, begin + each + (r < longer ? 1 : 0)};
 }
 
+Slice slice_of(const Slice& range, int rank, int size) {
+  const Slice within = slice_of(range.count(), rank, size);
+  return {range.begin + within.begin, range.begin + within.end};
+}
+
 Tensor part_of(const Tensor& tensor, const Slice& slice) {
   const auto elements = static_cast<std::int64_t>(tensor.num_elements());
   return tensor.reshaped({elements})

@@ -52,6 +52,8 @@ struct Slice {
 
 // The first n % size slices have one element more.
 [[nodiscard]] Slice slice_of(std::size_t n, int rank, int size);
+// The same of the elements of a range.
+[[nodiscard]] Slice slice_of(const Slice& range, int rank, int size);
 
 // Those elements of a tensor, as a row.
 [[nodiscard]] Tensor part_of(const Tensor& tensor, const Slice& slice);

@@ -43,4 +43,10 @@ void Transfer::wait() {
   }
 }
 
+void wait_for_all(std::span<Transfer> transfers) {
+  for (Transfer& transfer : transfers) {
+    transfer.wait();
+  }
+}
+
 }  // namespace slackline

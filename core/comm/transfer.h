@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <utility>
 
 namespace slackline {
@@ -50,5 +51,8 @@ class Transfer {
  private:
   std::unique_ptr<State> state_;
 };
+
+// Waits for each of them, in their order.
+void wait_for_all(std::span<Transfer> transfers);
 
 }  // namespace slackline

@@ -122,9 +122,7 @@ bool CompressedSum::done() const {
 }
 
 void CompressedSum::finish() {
-  for (Transfer& transfer : transfers_) {
-    transfer.wait();
-  }
+  wait_for_all(transfers_);
   transfers_.clear();
 }
 

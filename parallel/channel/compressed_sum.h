@@ -40,8 +40,6 @@ class CompressedSum {
 
   [[nodiscard]] const CodedSum& plan() const { return plan_; }
 
-  [[nodiscard]] int rank() const { return plan_.rank; }
-
   [[nodiscard]] const Codec& codec() const { return *codec_; }
 
   // Views of what is owed of each matrix; none without error feedback.

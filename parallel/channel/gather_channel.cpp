@@ -57,10 +57,6 @@ Tensor GatherChannel::frames(std::size_t segment, std::size_t first, std::size_t
       options_.slot, first * coded_->frame_bytes, count * coded_->frame_bytes);
 }
 
-Codec& GatherChannel::codec_for(const Slice& share) const {
-  return *by_length_.at(share.count());
-}
-
 void GatherChannel::begin(const MessageKey& key) {
   const CodecStream& at = *codecs_;
   for (std::size_t i = 0; i < coded_->segments.size(); ++i) {
@@ -85,9 +81,7 @@ void GatherChannel::begin(const MessageKey& key) {
 }
 
 void GatherChannel::finish() {
-  for (Transfer& transfer : transfers_) {
-    transfer.wait();
-  }
+  wait_for_all(transfers_);
   transfers_.clear();
 }
 
@@ -98,7 +92,7 @@ void GatherChannel::encode(StreamView stream, const MessageKey& key, std::size_t
     return;
   }
   const TimedCall timed(encode_times_);
-  Codec& codec = codec_for(share);
+  Codec& codec = *by_length_.at(share.count());
   const Tensor& own = options_.own[segment];
   ArenaScope scratch(stream.workspace());
   Tensor values = as_matrix(own);
@@ -121,7 +115,7 @@ void GatherChannel::decode(StreamView stream, std::size_t segment) {
     if (coded.shares[i].count() == 0) {
       continue;
     }
-    const Codec& codec = codec_for(coded.shares[i]);
+    const Codec& codec = *by_length_.at(coded.shares[i].count());
     const Tensor to = as_matrix(part_of(options_.whole, coded.shares[i]));
     const Tensor frame =
         frames(segment, i, 1).rows(0, static_cast<std::int64_t>(codec.frame_bytes()));

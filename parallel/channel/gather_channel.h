@@ -67,7 +67,6 @@ class GatherChannel final : public Channel {
  private:
   // A segment's frames, from one on.
   [[nodiscard]] Tensor frames(std::size_t segment, std::size_t first, std::size_t count) const;
-  [[nodiscard]] Codec& codec_for(const Slice& share) const;
   void encode(StreamView stream, const MessageKey& key, std::size_t segment);
   void decode(StreamView stream, std::size_t segment);
 

@@ -43,7 +43,7 @@ GradientSample::GradientSample(const Codec::Matrices& gradients) {
       indices.tensor().span<std::uint32_t>()[i] =
           static_cast<std::uint32_t>(sampled_element(i, taken, count) - begin);
     }
-    ends_.push_back(static_cast<std::int64_t>(i));
+    borders_.push_back(static_cast<std::int64_t>(i));
     begin = end;
   }
   indices.write_back();
@@ -51,15 +51,12 @@ GradientSample::GradientSample(const Codec::Matrices& gradients) {
 
 std::vector<float> GradientSample::values_of(StreamView stream,
                                              const Codec::Matrices& matrices) const {
-  const Shape row{ends_.back()};
-  const Tensor all = taken_.view(DType::f32, row);
-  std::int64_t begin = 0;
+  const Tensor all = taken_.row(DType::f32);
   for (std::size_t m = 0; m < matrices.size(); ++m) {
     gather_at(stream,
               matrices[m],
-              indices_.view(DType::u32, row).rows(begin, ends_[m]),
-              all.rows(begin, ends_[m]));
-    begin = ends_[m];
+              indices_.row(DType::u32).rows(borders_[m], borders_[m + 1]),
+              all.rows(borders_[m], borders_[m + 1]));
   }
   stream.synchronize();
   const HostTensor host(all);
@@ -92,16 +89,15 @@ void GradientSample::take_sent_of(std::vector<MatrixRows> rows) {
 
 // Zeros elsewhere, so that adding up over ranks puts the rows together.
 void GradientSample::keep_own_rows(const Codec::Matrices& gradients) {
-  const HostTensor indices(indices_.view(DType::u32, {ends_.back()}));
+  const HostTensor indices(indices_.row(DType::u32));
   const std::span<const std::uint32_t> places = indices.tensor().span<std::uint32_t>();
   std::vector<float> own(sent_.size());
   for (const MatrixRows& rows : *rows_) {
     const auto columns = static_cast<std::size_t>(gradients[rows.matrix].dim(1));
     const Slice elements{static_cast<std::size_t>(rows.first) * columns,
                          static_cast<std::size_t>(rows.last) * columns};
-    const std::int64_t begin = rows.matrix == 0 ? 0 : ends_[rows.matrix - 1];
-    for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(ends_[rows.matrix]);
-         ++i) {
+    const auto end = static_cast<std::size_t>(borders_[rows.matrix + 1]);
+    for (auto i = static_cast<std::size_t>(borders_[rows.matrix]); i < end; ++i) {
       if (places[i] >= elements.begin && places[i] < elements.end) {
         own[i] = sent_[i];
       }
@@ -121,9 +117,8 @@ MessageSums GradientSample::sums(std::size_t matrix) {
   transfer_.wait();
   sent_transfer_.wait();
   MessageSums sums;
-  const auto end = static_cast<std::size_t>(ends_[matrix]);
-  for (std::size_t i = matrix == 0 ? 0 : static_cast<std::size_t>(ends_[matrix - 1]); i < end;
-       ++i) {
+  const auto end = static_cast<std::size_t>(borders_[matrix + 1]);
+  for (auto i = static_cast<std::size_t>(borders_[matrix]); i < end; ++i) {
     const double x = added_[i];
     const double y = sent_[i];
     const double e = added_[sent_.size() + i];

@@ -48,9 +48,10 @@ class GradientSample {
                                              const Codec::Matrices& matrices) const;
   void keep_own_rows(const Codec::Matrices& gradients);
 
-  std::vector<std::int64_t> ends_;  // of each matrix's elements among those of the sample
-  Buffer indices_;                  // in their matrices, u32
-  Buffer taken_;                    // scratch: a value for each, f32
+  // Where each matrix's elements begin among those of the sample, and where the last one's end.
+  std::vector<std::int64_t> borders_{0};
+  Buffer indices_;  // in their matrices, u32
+  Buffer taken_;    // scratch: a value for each, f32
   // What is brought, and behind it the residuals: of this rank, then of all.
   std::vector<double> added_;
   std::vector<float> sent_;

@@ -74,9 +74,7 @@ bool OuterChannel::done() const {
 }
 
 void OuterChannel::wait() {
-  for (Transfer& transfer : transfers_) {
-    transfer.wait();
-  }
+  wait_for_all(transfers_);
   for (CompressedSum& sum : coded_) {
     sum.finish();
   }

@@ -18,14 +18,10 @@ StepSamples::StepSamples(const CompressionPlan& plan) {
   sums_.resize(classes_.size());
 }
 
-MessageSums& StepSamples::sums_of_class(const TransferClass& members) {
+void StepSamples::add(const TransferClass& members, const MessageSums& sums) {
   const auto found = std::find(classes_.begin(), classes_.end(), members);
   SL_CHECK(found != classes_.end(), "a sample of a class that is plain");
-  return sums_[static_cast<std::size_t>(found - classes_.begin())];
-}
-
-void StepSamples::add(const TransferClass& members, const MessageSums& sums) {
-  sums_of_class(members) += sums;
+  sums_[static_cast<std::size_t>(found - classes_.begin())] += sums;
 }
 
 void StepSamples::add(Gradients gradients) {
@@ -37,7 +33,7 @@ std::vector<MessageSums> StepSamples::finish() {
     for (std::size_t i = 0; i < gradients.classes.size(); ++i) {
       if (gradients.classes[i]) {
         const MessageSums sums = gradients.sample->sums(i);
-        sums_of_class(*gradients.classes[i]) += gradients.counts ? sums : MessageSums{};
+        add(*gradients.classes[i], gradients.counts ? sums : MessageSums{});
       }
     }
   }

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstddef>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -31,8 +30,6 @@ class StepSamples {
 
   void add(Gradients gradients);
 
-  [[nodiscard]] std::size_t num_classes() const { return classes_.size(); }
-
   // The compressed classes of the plan, in its order.
   [[nodiscard]] const std::vector<schedule::TransferClass>& classes() const { return classes_; }
 
@@ -41,8 +38,6 @@ class StepSamples {
   [[nodiscard]] std::vector<MessageSums> finish();
 
  private:
-  MessageSums& sums_of_class(const schedule::TransferClass& members);
-
   std::vector<schedule::TransferClass> classes_{};
   std::vector<MessageSums> sums_{};  // of each class
   std::vector<Gradients> gradients_{};

@@ -106,7 +106,7 @@ void SumChannel::begin_sample() {
 
 void SumChannel::take_samples(StepSamples& samples) {
   for (CompressedSum& sum : coded_) {
-    StepSamples::Gradients gradients{.sample = sum.take_sample(), .counts = sum.rank() == 0};
+    StepSamples::Gradients gradients{.sample = sum.take_sample(), .counts = sum.plan().rank == 0};
     for (const SummedPart& matrix : sum.plan().matrices) {
       auto& members = gradients.classes.emplace_back();
       if (matrix.counted) {

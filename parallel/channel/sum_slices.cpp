@@ -1,6 +1,5 @@
 #include "parallel/channel/sum_slices.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "compress/codec_bytes.h"

@@ -11,11 +11,6 @@ namespace {
 
 using Segment = CodedGather::Segment;
 
-Slice part_of(Slice whole, int part, int parts) {
-  const Slice within = slice_of(whole.count(), part, parts);
-  return {whole.begin + within.begin, whole.begin + within.end};
-}
-
 bool is_inside(Slice part, Slice whole) {
   return whole.begin <= part.begin && part.end <= whole.end;
 }
@@ -44,9 +39,9 @@ void add_shares(Segment& segment) {
   const bool in_two = segment.ops.size() > 1;
   const int parts = in_two ? segment.ops.front().ranks : 1;
   for (int i = 0; i < last.ranks; ++i) {
-    const Slice outer = part_of(last.range, i, last.ranks);
+    const Slice outer = slice_of(last.range, i, last.ranks);
     for (int j = 0; j < parts; ++j) {
-      segment.shares.push_back(part_of(outer, j, parts));
+      segment.shares.push_back(slice_of(outer, j, parts));
     }
   }
   const int own = last.rank * parts + (in_two ? segment.ops.front().rank : 0);

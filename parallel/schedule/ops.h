@@ -1,5 +1,6 @@
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <vector>
 
@@ -46,7 +47,7 @@ struct Op {
   int chunk{};  // virtual stage
   int micro_batch{};
 
-  friend bool operator==(const Op&, const Op&) = default;
+  auto operator<=>(const Op&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 struct Schedule {

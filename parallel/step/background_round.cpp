@@ -164,9 +164,7 @@ bool BackgroundRound::done() const {
 }
 
 void BackgroundRound::wait() {
-  for (Transfer& transfer : transfers_) {
-    transfer.wait();
-  }
+  wait_for_all(transfers_);
 }
 
 void BackgroundRound::finish(StreamView stream) {

@@ -32,7 +32,7 @@ std::unique_ptr<Communicator> make_worker(Communicator& everyone, const Parallel
 
 MeshPlace place_of(const Groups& groups) {
   return {.tensor = groups.tensor_rank(),
-          .data = groups.data_rank(),
+          .data = groups.data->rank(),
           .pipeline = groups.pipeline_rank()};
 }
 

@@ -29,9 +29,6 @@ struct Groups {
 
   [[nodiscard]] int tensor_rank() const { return tensor->rank(); }
 
-  // Counts over all groups; under outer rounds over those of the worker.
-  [[nodiscard]] int data_rank() const { return data->rank(); }
-
   // Counts over all data ranks of the run.
   [[nodiscard]] int replica() const { return worker_index() * data->size() + data->rank(); }
 
@@ -51,8 +48,9 @@ struct Groups {
   std::shared_ptr<HostStaging> staging;  // null where tensors are the host's
   bool ranks_are_processes;              // as DeviceTransport says
   std::unique_ptr<Communicator> tensor;
-  // Of all groups, in the order of the groups; it goes through them as `config` says. Every
-  // communicator knows which of its ranks stand in one group (Communicator::hierarchy).
+  // Of all groups, under outer rounds of the worker's, in the order of the groups; it goes through
+  // them as `config` says. Every communicator knows which of its ranks stand in one group
+  // (Communicator::hierarchy).
   std::unique_ptr<Communicator> data;
   // Data ranks of this rank's group, and those at its place in every group. Null where there is one
   // group.

@@ -56,9 +56,7 @@ class MeshModel {
   MeshModel(const MeshModel&) = delete;
   MeshModel& operator=(const MeshModel&) = delete;
 
-  [[nodiscard]] const Groups& groups() const { return *groups_; }
-
-  [[nodiscard]] Groups& groups() { return *groups_; }
+  [[nodiscard]] Groups& groups() const { return *groups_; }
 
   [[nodiscard]] const MeshJob& job() const { return options_.job; }
 

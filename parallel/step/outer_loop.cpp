@@ -37,7 +37,7 @@ OuterLoop::OuterLoop(const Options& options, MeshModel& model)
               config_.fragments,
               config_.eager || config_.mix > 0.0 ? OuterMemory::Leads::yes : OuterMemory::Leads::no,
               owner_of(model.groups(), options)),
-      reach_(config_.reach, model, memory_.parameters(), memory_.elements()),
+      reach_(config_.reach, model, memory_),
       rounds_{.period = config_.period.value_or(kFirstPeriod) / config_.fragments,
               .by_choice = !config_.period} {
   SL_CHECK(groups_->outer != nullptr && config_.is_on(), "outer rounds without workers");
@@ -470,9 +470,7 @@ void OuterLoop::publish() {
                                     {.what = "weights after an outer round"}));
     }
   }
-  for (Transfer& gather : gathers) {
-    gather.wait();
-  }
+  wait_for_all(gathers);
   model_->begin_publishing();
 }
 

@@ -40,10 +40,6 @@ std::vector<OuterShare> shares_for(const MeshModel& model,
   return owner ? owned_shares(all, owner->worker, owner->workers) : all;
 }
 
-Tensor row_of(const Tensor& tensor) {
-  return tensor.reshaped({static_cast<std::int64_t>(tensor.num_elements())});
-}
-
 }  // namespace
 
 double sum_of(const std::vector<double>& numbers) {
@@ -90,8 +86,8 @@ Tensor OuterMemory::view(const Buffer& buffer, const OuterShare& share) const {
 
 Tensor OuterMemory::weight(const OuterShare& share) const {
   const std::size_t begin = model_->pieces()[share.piece].range.begin;
-  const Tensor weight = row_of(model_->optimizer().tensors()[share.piece].weight);
-  return part_of(weight, {share.range.begin - begin, share.range.end - begin});
+  return part_of(model_->optimizer().tensors()[share.piece].weight,
+                 {share.range.begin - begin, share.range.end - begin});
 }
 
 OuterTensors OuterMemory::tensors_of(const OuterShare& share, const Tensor& written) const {
@@ -108,9 +104,7 @@ void OuterMemory::restart() {
   }
   fill_zero(stream, momentum_.row(DType::f32));
   fill_zero(stream, difference_.row(DType::f32));
-  if (lead_.bytes() > 0) {
-    fill_zero(stream, lead_.row(DType::f32));
-  }
+  drop_leads();
 }
 
 void OuterMemory::take_differences(int fragment) {

@@ -22,13 +22,8 @@ void PassGraphs::run(const Kind& kind, const Pass& pass, const std::function<voi
     body();
     return;
   }
-  const Key key{.kind = kind.op.kind,
-                .chunk = kind.op.chunk,
-                .micro_batch = kind.op.micro_batch,
-                .evaluates = kind.evaluates,
-                .slot = kind.slot,
+  const Key key{.kind = kind,
                 .accumulate = pass.accumulate,
-                .scale = kind.scale,
                 .tokens = pass.batch.tokens.raw(),
                 .targets = pass.batch.targets.raw(),
                 .losses = pass.losses->num_pending()};

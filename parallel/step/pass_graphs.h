@@ -24,6 +24,8 @@ class PassGraphs {
     bool evaluates = false;
     int slot = 0;
     float scale = 0.0F;  // of the loss
+
+    auto operator<=>(const Kind&) const = default;  // NOLINT(modernize-use-nullptr)
   };
 
   // Runs `body`, which makes the pass, or its graph.
@@ -32,13 +34,8 @@ class PassGraphs {
  private:
   // All that may differ from one pass to another of a run.
   struct Key {
-    schedule::OpKind kind{};
-    int chunk = 0;
-    int micro_batch = 0;
-    bool evaluates = false;
-    int slot = 0;
+    Kind kind{};
     Accumulate accumulate = Accumulate::no;
-    float scale = 0.0F;
     const void* tokens = nullptr;
     const void* targets = nullptr;
     std::size_t losses = 0;  // where in LossSum its own go

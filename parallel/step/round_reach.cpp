@@ -6,13 +6,10 @@
 
 namespace slackline {
 
-RoundReach::RoundReach(OuterReach kind,
-                       MeshModel& model,
-                       const std::vector<std::size_t>& parameters,
-                       const std::vector<double>& elements)
-    : model_(&model), parameters_(parameters), elements_(elements) {
+RoundReach::RoundReach(OuterReach kind, MeshModel& model, const OuterMemory& memory)
+    : model_(&model), memory_(&memory) {
   if (kind == OuterReach::measured) {
-    round_.assign(elements.size() + 1, 0.0);
+    round_.assign(memory.elements().size() + 1, 0.0);
     ended_ = round_;
   }
 }
@@ -23,7 +20,7 @@ void RoundReach::note_update() {
   }
   const std::vector<double> squares = model_->optimizer().squared_directions(model_->stream());
   for (std::size_t i = 0; i < squares.size(); ++i) {
-    round_[parameters_[i]] += model_->pieces()[i].counted ? squares[i] : 0.0;
+    round_[memory_->parameters()[i]] += model_->pieces()[i].counted ? squares[i] : 0.0;
   }
   round_.back() += model_->groups().world->rank() == 0 ? 1.0 : 0.0;
 }
@@ -40,7 +37,7 @@ double RoundReach::length(double squares, double elements) const {
 }
 
 double RoundReach::of(std::size_t parameter) const {
-  return is_measured() ? length(ended_[parameter], elements_[parameter]) : 1.0;
+  return is_measured() ? length(ended_[parameter], memory_->elements()[parameter]) : 1.0;
 }
 
 double RoundReach::of_all() const {
@@ -48,7 +45,7 @@ double RoundReach::of_all() const {
     return 1.0;
   }
   return length(std::accumulate(ended_.begin(), std::prev(ended_.end()), 0.0),
-                std::accumulate(elements_.begin(), elements_.end(), 0.0));
+                sum_of(memory_->elements()));
 }
 
 void RoundReach::gather_workers() {

@@ -6,6 +6,7 @@
 
 #include "optim/outer_config.h"
 #include "parallel/step/mesh_model.h"
+#include "parallel/step/outer_memory.h"
 
 namespace slackline {
 
@@ -14,15 +15,10 @@ namespace slackline {
 // Schwarz a round's steps, and their mean over workers, move weights at most so far a step, times
 // the rate. Where it is not measured, 1.
 //
-// Refers to the model, which must outlive it. Used by the rank's thread.
+// Refers to model and memory, which must outlive it. Used by the rank's thread.
 class RoundReach {
  public:
-  // `parameters`: of the rank's pieces, among those of the model; `elements`: of those, 0 where one
-  // is not trained.
-  RoundReach(OuterReach kind,
-             MeshModel& model,
-             const std::vector<std::size_t>& parameters,
-             const std::vector<double>& elements);
+  RoundReach(OuterReach kind, MeshModel& model, const OuterMemory& memory);
 
   [[nodiscard]] bool is_measured() const { return !round_.empty(); }
 
@@ -58,8 +54,7 @@ class RoundReach {
   [[nodiscard]] double length(double squares, double elements) const;
 
   MeshModel* model_;
-  std::vector<std::size_t> parameters_;
-  std::vector<double> elements_;
+  const OuterMemory* memory_;
   std::vector<double> round_;
   std::vector<double> ended_;  // rounded to float: the order of a sum does not show
   std::vector<double> of_workers_;

@@ -179,9 +179,7 @@ void SyncExecutor::Chain::begin_next(SyncExecutor& executor) {
 }
 
 void SyncExecutor::Chain::finish_begun(SyncExecutor& executor) {
-  for (Transfer& transfer : transfers_) {
-    transfer.wait();
-  }
+  wait_for_all(transfers_);
   transfers_.clear();
   if (channel_) {
     executor.channels_->finish_sum(*channel_);

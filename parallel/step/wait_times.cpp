@@ -65,7 +65,7 @@ void add_wait(const Wait& wait, StepWaits& waits) {
 // Messages are under way between buffers of this object from construction to finish().
 struct WaitTimes::Exchange {
   Exchange(Communicator& group, std::size_t axis_of_group, std::vector<TransferRecord> taken)
-      : axis(axis_of_group), size(group.size()), records(std::move(taken)) {
+      : axis(axis_of_group), records(std::move(taken)) {
     if (axis == kOuterAxis) {  // workers tell each other nothing in a step
       return;
     }
@@ -76,9 +76,7 @@ struct WaitTimes::Exchange {
   // receive; 0 where nobody tells. Of an outer round all had submitted it when they agreed on its
   // end, before this rank began to wait.
   [[nodiscard]] std::vector<double> finish() {
-    for (Transfer& transfer : transfers) {
-      transfer.wait();
-    }
+    wait_for_all(transfers);
     std::vector<double> last(records.size(), 0.0);
     for (std::size_t i = 0; i < all.size(); ++i) {
       last[i % records.size()] = std::max(last[i % records.size()], all[i]);
@@ -93,7 +91,7 @@ struct WaitTimes::Exchange {
 
   void tell_all(Communicator& group) {
     const std::size_t count = records.size();
-    all.assign(count * static_cast<std::size_t>(size), 0.0);
+    all.assign(count * static_cast<std::size_t>(group.size()), 0.0);
     for (std::size_t i = 0; i < count; ++i) {
       all[static_cast<std::size_t>(group.rank()) * count + i] = records[i].submitted;
     }
@@ -117,9 +115,8 @@ struct WaitTimes::Exchange {
   }
 
   std::size_t axis = 0;
-  int size = 1;
   std::vector<TransferRecord> records;
-  std::vector<double> all{};  // collectives: (size, records)
+  std::vector<double> all{};  // collectives: (ranks, records)
   std::vector<Lane> lanes{};  // sends and receives
   std::vector<Transfer> transfers{};
 };
@@ -127,27 +124,25 @@ struct WaitTimes::Exchange {
 WaitTimes::~WaitTimes() = default;
 
 WaitTimes::WaitTimes(Groups& groups) : groups_(&groups) {
-  add(groups.tensor.get());
-  add(groups.forward.get());
-  add(groups.backward.get());
-  add(groups.data.get());
-  add(groups.group.get());
-  add(groups.across_groups.get());
-  add(groups.table.get());
-  add(groups.table_pair.get());
-  add(groups.outer.get());
-  groups.world->record_transfers(true);
-}
-
-void WaitTimes::add(Communicator* group) {
-  if (group == nullptr || group->size() == 1) {
-    return;
+  for (const auto* made : {&groups.tensor,
+                           &groups.forward,
+                           &groups.backward,
+                           &groups.data,
+                           &groups.group,
+                           &groups.across_groups,
+                           &groups.table,
+                           &groups.table_pair,
+                           &groups.outer}) {
+    Communicator* const group = made->get();
+    if (group == nullptr || group->size() == 1) {
+      continue;
+    }
+    const auto axis = std::find(kReportedAxes.begin(), kReportedAxes.end(), group->axis());
+    SL_CHECK(axis != kReportedAxes.end(), "axis " + group->axis());
+    counted_.push_back(
+        {.group = group, .axis = static_cast<std::size_t>(axis - kReportedAxes.begin())});
   }
-  const auto axis = std::find(kReportedAxes.begin(), kReportedAxes.end(), group->axis());
-  SL_CHECK(axis != kReportedAxes.end(), "axis " + group->axis());
-  group->record_transfers(true);
-  counted_.push_back(
-      {.group = group, .axis = static_cast<std::size_t>(axis - kReportedAxes.begin())});
+  record_transfers(true);
 }
 
 void WaitTimes::record_transfers(bool on) {

@@ -44,7 +44,6 @@ class WaitTimes {
   // What one communicator's ranks tell each other of a step.
   struct Exchange;
 
-  void add(Communicator* group);
   void record_transfers(bool on);
 
   Groups* groups_;

@@ -53,8 +53,7 @@ std::vector<SyncGroup> BucketLevels::steps(const GradientBucket& bucket,
 
 Slice BucketLevels::own_slice(Slice range, SyncGroup group) const {
   const Seat seat = seat_in(group, *layout_);
-  const Slice own = slice_of(range.count(), seat.rank, seat.ranks);
-  return {range.begin + own.begin, range.begin + own.end};
+  return slice_of(range, seat.rank, seat.ranks);
 }
 
 BucketShare BucketLevels::segments(const GradientBucket& bucket) const {

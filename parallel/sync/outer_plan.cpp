@@ -30,12 +30,12 @@ std::vector<OuterShare> outer_shares(const std::vector<OptimizerPiece>& pieces,
   std::vector<OuterShare> shares;
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     const OptimizerPiece& piece = pieces[i];
-    const Slice part = slice_of(piece.range.count(), piece.twin, piece.twins);
+    const Slice part = slice_of(piece.range, piece.twin, piece.twins);
     if (part.count() == 0 || !piece.parameter->spec.trained) {
       continue;
     }
     shares.push_back({.piece = i,
-                      .range = {piece.range.begin + part.begin, piece.range.begin + part.end},
+                      .range = part,
                       .counted = !piece.is_copy,
                       .fragment = fragments.empty() ? 0 : fragments[i]});
   }
@@ -66,8 +66,7 @@ std::vector<OwnedTransfer> owned_transfers(const std::vector<OuterShare>& shares
   std::vector<OwnedTransfer> transfers;
   std::size_t first = 0;
   for (const Slice& elements : outer_transfers(elements_of(shares))) {
-    const Slice slice = slice_of(elements.count(), worker, workers);
-    const Slice own{elements.begin + slice.begin, elements.begin + slice.end};
+    const Slice own = slice_of(elements, worker, workers);
     OwnedTransfer transfer{.elements = elements, .own = own};
     for (const OuterShare& share : shares) {
       const std::size_t begin = std::max(own.begin, share.first);

@@ -191,25 +191,31 @@ class Generator {
     }
   }
 
+  // The sums that steps are; `op` has their elements, and then what they leave of those.
+  [[nodiscard]] std::vector<SyncOp> reductions(SyncOp& op,
+                                               const std::vector<SyncGroup>& groups) const {
+    std::vector<SyncOp> sums;
+    for (const SyncGroup group : groups) {
+      op.kind = SyncOp::Kind::reduce_scatter;
+      op.group = group;
+      op.order = order_over(group, layout_);
+      sums.push_back(op);
+      op.range = levels_.own_slice(op.range, group);
+    }
+    return sums;
+  }
+
   void add_sums_of_passes(std::size_t index) {
     const GradientBucket& bucket = plan_.buckets[index];
     if (!plan_.places[index].gradient_slot) {
       return;
     }
     for (const Unit& unit : units_of(bucket)) {
-      for (Slice range : levels_.segments(bucket)) {
-        std::vector<SyncOp> sums;
-        for (const SyncGroup group :
-             levels_.steps(bucket, Extent::none, levels_.strategy_of(bucket).gradients)) {
-          sums.push_back({.kind = SyncOp::Kind::reduce_scatter,
-                          .group = group,
-                          .bucket = index,
-                          .range = range,
-                          .order = order_over(group, layout_),
-                          .begin = SyncOp::Begin::pass_made,
-                          .unit = unit});
-          range = levels_.own_slice(range, group);
-        }
+      for (const Slice& segment : levels_.segments(bucket)) {
+        SyncOp op{
+            .bucket = index, .range = segment, .begin = SyncOp::Begin::pass_made, .unit = unit};
+        std::vector<SyncOp> sums = reductions(
+            op, levels_.steps(bucket, Extent::none, levels_.strategy_of(bucket).gradients));
         // A table's two gradients go to two shares.
         if (bucket.kind != Kind::table && ends_in_passes(bucket)) {
           let_be_coded(bucket, sums);
@@ -270,14 +276,8 @@ class Generator {
     if (levels_.is_halved(bucket)) {
       op.range = levels_.own_slice(op.range, SyncGroup::table_pair);
     }
-    std::vector<SyncOp> sums;
-    for (const SyncGroup group : levels_.steps(bucket, strategy.gradients, strategy.optimizer)) {
-      op.kind = SyncOp::Kind::reduce_scatter;
-      op.group = group;
-      op.order = order_over(group, layout_);
-      sums.push_back(op);
-      op.range = levels_.own_slice(op.range, group);
-    }
+    std::vector<SyncOp> sums =
+        reductions(op, levels_.steps(bucket, strategy.gradients, strategy.optimizer));
     if (strategy.optimizer != Extent::global) {
       add_whole_sum(bucket, strategy, op, sums);
     }

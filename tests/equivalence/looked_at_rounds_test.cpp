@@ -54,7 +54,7 @@ std::vector<LogicalTensors> seen_anchors(const OuterRun& run, OuterResult& resul
 // Three rounds, of which the second one is spoiled in one element of a worker's weights.
 OuterResult spoiled(const OuterRun& run) {
   const auto spoil = [](MeshModel& model, int step) {
-    if (step == 4 && model.groups().worker_index() == 1 && model.groups().data_rank() == 0) {
+    if (step == 4 && model.groups().worker_index() == 1 && model.groups().data->rank() == 0) {
       model.optimizer().tensors()[0].weight.span<float>()[0] =
           std::numeric_limits<float>::infinity();
     }

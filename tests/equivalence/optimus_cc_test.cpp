@@ -58,7 +58,7 @@ std::vector<LogicalTensors> trained(const MeshRun& run) {
     MeshModel model(run.options(), groups);
     model.initialize(kSeed);
     for (int step = 1; step <= kSteps; ++step) {
-      RankBatches batches(run, model.groups().data_rank(), step);
+      RankBatches batches(run, model.groups().data->rank(), step);
       const StepFacts facts = model.make_gradients(batches.micro_batches());
       for (std::size_t i = 0; i < model.pieces().size(); ++i) {
         if (model.pieces()[i].counted) {

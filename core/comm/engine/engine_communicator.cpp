@@ -258,9 +258,7 @@ std::uint32_t EngineCommunicator::agree_on_id(const std::string& axis,
   bytes_sent_ = counted;  // not payload
   bytes_sent_across_ = counted_across;
   std::uint64_t id = own.id;
-  for (Transfer& transfer : transfers) {
-    transfer.wait();
-  }
+  wait_for_all(transfers);
   for (std::size_t i = 0; i < members.size(); ++i) {
     if (members[i] != rank()) {
       SL_CHECK(proposals[i].hash == own.hash, "members of group '" + call + "' do not agree");

@@ -29,7 +29,7 @@ constexpr std::size_t kRoundSums = 3;  // of each rank, which has places of its 
 // `sums` begin with those of the first class.
 std::vector<ClassQuality> qualities_of(const StepSamples& samples, std::span<const double> sums) {
   std::vector<ClassQuality> qualities;
-  for (std::size_t i = 0; i < samples.num_classes(); ++i) {
+  for (std::size_t i = 0; i < samples.classes().size(); ++i) {
     std::array<double, kNumMessageSums> numbers{};
     std::ranges::copy(sums.subspan(i * kNumMessageSums, kNumMessageSums), numbers.begin());
     const MessageSums of_class = sums_of(numbers);
