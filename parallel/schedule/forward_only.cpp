@@ -2,21 +2,9 @@
 
 #include <algorithm>
 
+#include "parallel/schedule/transfer_passes.h"
+
 namespace slackline::schedule {
-
-namespace {
-
-void append_pass(const Schedule& schedule, int chunk, int micro_batch, std::vector<Op>& ops) {
-  if (schedule.has_transfer_before(chunk)) {
-    ops.push_back({OpKind::receive_forward, chunk, micro_batch});
-  }
-  ops.push_back({OpKind::forward, chunk, micro_batch});
-  if (schedule.has_transfer_after(chunk)) {
-    ops.push_back({OpKind::send_forward, chunk, micro_batch});
-  }
-}
-
-}  // namespace
 
 Schedule forward_only(const ScheduleOptions& options) {
   Schedule schedule{.kind = Kind::gpipe,
@@ -30,7 +18,10 @@ Schedule forward_only(const ScheduleOptions& options) {
       const int end = std::min(first + options.num_ranks, options.num_micro_batches);
       for (int chunk = rank; chunk < schedule.num_stages(); chunk += options.num_ranks) {
         for (int micro_batch = first; micro_batch < end; ++micro_batch) {
-          append_pass(schedule, chunk, micro_batch, ops);
+          const Op pass{OpKind::forward, chunk, micro_batch};
+          append_receive(schedule, pass, ops);
+          ops.push_back(pass);
+          append_send(schedule, pass, ops);
         }
       }
     }

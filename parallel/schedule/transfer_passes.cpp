@@ -12,22 +12,6 @@ namespace {
 
 using Ops = std::vector<Op>;
 
-void append_receive(const Schedule& schedule, const Op& use, Ops& ops) {
-  if (use.kind == OpKind::forward && schedule.has_transfer_before(use.chunk)) {
-    ops.push_back({OpKind::receive_forward, use.chunk, use.micro_batch});
-  } else if (makes_input_gradient(use.kind) && schedule.has_transfer_after(use.chunk)) {
-    ops.push_back({OpKind::receive_backward, use.chunk, use.micro_batch});
-  }
-}
-
-void append_send(const Schedule& schedule, const Op& made, Ops& ops) {
-  if (made.kind == OpKind::forward && schedule.has_transfer_after(made.chunk)) {
-    ops.push_back({OpKind::send_forward, made.chunk, made.micro_batch});
-  } else if (makes_input_gradient(made.kind) && schedule.has_transfer_before(made.chunk)) {
-    ops.push_back({OpKind::send_backward, made.chunk, made.micro_batch});
-  }
-}
-
 bool is_own_forward(const Op& earlier, const Op& use) {
   return earlier == Op{OpKind::forward, use.chunk, use.micro_batch};
 }
@@ -130,6 +114,22 @@ Ops with_exchanges(const Schedule& schedule, int rank) {
 }
 
 }  // namespace
+
+void append_receive(const Schedule& schedule, const Op& use, Ops& ops) {
+  if (use.kind == OpKind::forward && schedule.has_transfer_before(use.chunk)) {
+    ops.push_back({OpKind::receive_forward, use.chunk, use.micro_batch});
+  } else if (makes_input_gradient(use.kind) && schedule.has_transfer_after(use.chunk)) {
+    ops.push_back({OpKind::receive_backward, use.chunk, use.micro_batch});
+  }
+}
+
+void append_send(const Schedule& schedule, const Op& made, Ops& ops) {
+  if (made.kind == OpKind::forward && schedule.has_transfer_after(made.chunk)) {
+    ops.push_back({OpKind::send_forward, made.chunk, made.micro_batch});
+  } else if (makes_input_gradient(made.kind) && schedule.has_transfer_before(made.chunk)) {
+    ops.push_back({OpKind::send_backward, made.chunk, made.micro_batch});
+  }
+}
 
 void post_receives_early(Schedule& schedule) {
   schedule.transfers = Transfers::asynchronous;

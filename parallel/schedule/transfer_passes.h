@@ -1,8 +1,14 @@
 #pragma once
 
+#include <vector>
+
 #include "parallel/schedule/ops.h"
 
 namespace slackline::schedule {
+
+// Append the receive of what a pass uses, or the send of what it makes, where there is one.
+void append_receive(const Schedule& schedule, const Op& use, std::vector<Op>& ops);
+void append_send(const Schedule& schedule, const Op& made, std::vector<Op>& ops);
 
 // Passes that add transfers to ranks that hold compute ops only. Both keep the compute order.
 
