@@ -28,8 +28,8 @@ std::string logical_weights_sha256(Checkpoint& checkpoint) {
     checkpoint.require_pieces(name);
     values.resize(tensor.shape.num_elements());
     checkpoint.read(name, Tensor(values.data(), DType::f32, tensor.shape));
-    const std::string text = fmt::format(
-        "{}\n{}\n", name.substr(kGroup.size()), joined(tensor.shape.dims(), ","));
+    const std::string text =
+        fmt::format("{}\n{}\n", name.substr(kGroup.size()), joined(tensor.shape.dims(), ","));
     hash.update(std::as_bytes(std::span(text)));
     hash.update(std::as_bytes(std::span(values)));
   }
