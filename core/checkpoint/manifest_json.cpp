@@ -25,10 +25,9 @@ std::array<std::string_view, kDTypes.size()> dtype_names() {
 }
 
 Json piece_json(const ManifestPiece& piece) {
-  const auto dims = piece.region.shape.dims();
   Json json = {{"file", piece.file},
                {"start", piece.region.start},
-               {"shape", std::vector<std::int64_t>(dims.begin(), dims.end())}};
+               {"shape", piece.region.shape.dims()}};
   if (piece.worker) {
     json["worker"] = *piece.worker;
   }
@@ -36,8 +35,7 @@ Json piece_json(const ManifestPiece& piece) {
 }
 
 Json tensor_json(const ManifestTensor& tensor) {
-  const auto dims = tensor.shape.dims();
-  Json json = {{"shape", std::vector<std::int64_t>(dims.begin(), dims.end())},
+  Json json = {{"shape", tensor.shape.dims()},
                {"dtype", name_of(tensor.dtype)},
                {"pieces", Json::array()}};
   for (const ManifestPiece& piece : tensor.pieces) {
