@@ -83,16 +83,12 @@ class OutOfMemoryError : public DeviceError {
 class CommError : public Error {
  public:
   explicit CommError(const std::string& message) : Error(message, ExitCode::device) {}
-
-  explicit CommError(const Lines& message) : Error(message, ExitCode::device) {}
 };
 
 // Loss or gradient norm is not finite. Thrown before the update; names step and first bad tensor.
 class NonFiniteError : public Error {
  public:
   explicit NonFiniteError(const std::string& message) : Error(message, ExitCode::non_finite) {}
-
-  explicit NonFiniteError(const Lines& message) : Error(message, ExitCode::non_finite) {}
 };
 
 // What all ranks of a run throw at the same point, after they have agreed that some or all of them

@@ -5,7 +5,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "core/checkpoint/manifest.h"
 #include "core/tensor/safetensors.h"

@@ -25,10 +25,8 @@ std::array<std::string_view, kDTypes.size()> dtype_names() {
 }
 
 Json piece_json(const ManifestPiece& piece) {
-  const auto dims = piece.region.shape.dims();
-  Json json = {{"file", piece.file},
-               {"start", piece.region.start},
-               {"shape", std::vector<std::int64_t>(dims.begin(), dims.end())}};
+  Json json = {
+      {"file", piece.file}, {"start", piece.region.start}, {"shape", piece.region.shape.dims()}};
   if (piece.worker) {
     json["worker"] = *piece.worker;
   }
@@ -36,10 +34,8 @@ Json piece_json(const ManifestPiece& piece) {
 }
 
 Json tensor_json(const ManifestTensor& tensor) {
-  const auto dims = tensor.shape.dims();
-  Json json = {{"shape", std::vector<std::int64_t>(dims.begin(), dims.end())},
-               {"dtype", name_of(tensor.dtype)},
-               {"pieces", Json::array()}};
+  Json json = {
+      {"shape", tensor.shape.dims()}, {"dtype", name_of(tensor.dtype)}, {"pieces", Json::array()}};
   for (const ManifestPiece& piece : tensor.pieces) {
     json["pieces"].push_back(piece_json(piece));
   }

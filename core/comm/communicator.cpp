@@ -26,25 +26,16 @@ Tensor part_of(const Tensor& tensor, const Slice& slice) {
 
 const char* name_of(TransferRecord::Kind kind) {
   using Kind = TransferRecord::Kind;
-  switch (kind) {
-    case Kind::send:
-      return "send";
-    case Kind::receive:
-      return "receive";
-    case Kind::all_reduce:
-      return "all_reduce";
-    case Kind::reduce_scatter:
-      return "reduce_scatter";
-    case Kind::all_gather:
-      return "all_gather";
-    case Kind::all_to_all:
-      return "all_to_all";
-    case Kind::broadcast:
-      return "broadcast";
-    case Kind::barrier:
-      return "barrier";
-  }
-  return "?";
+  constexpr std::array kNames = {"send",
+                                 "receive",
+                                 "all_reduce",
+                                 "reduce_scatter",
+                                 "all_gather",
+                                 "all_to_all",
+                                 "broadcast",
+                                 "barrier"};  // in the order of Kind
+  static_assert(kNames.size() == static_cast<std::size_t>(Kind::barrier) + 1);
+  return kNames.at(static_cast<std::size_t>(kind));
 }
 
 }  // namespace slackline

@@ -12,11 +12,7 @@ namespace slackline {
 // Does what another communicator does. Those that change a few of its calls derive from it.
 class ForwardingCommunicator : public Communicator {
  public:
-  // `real` must outlive this one.
-  explicit ForwardingCommunicator(Communicator& real) : real_(&real) {}
-
-  explicit ForwardingCommunicator(std::shared_ptr<Communicator> real)
-      : owned_(std::move(real)), real_(owned_.get()) {}
+  explicit ForwardingCommunicator(std::shared_ptr<Communicator> real) : real_(std::move(real)) {}
 
   [[nodiscard]] int rank() const override { return real_->rank(); }
 
@@ -65,12 +61,11 @@ class ForwardingCommunicator : public Communicator {
  protected:
   [[nodiscard]] Communicator& real() const { return *real_; }
 
-  // For what outlives this one. Null where the real one is not owned.
-  [[nodiscard]] const std::shared_ptr<Communicator>& owned() const { return owned_; }
+  // For what outlives this one.
+  [[nodiscard]] const std::shared_ptr<Communicator>& owned() const { return real_; }
 
  private:
-  std::shared_ptr<Communicator> owned_{};
-  Communicator* real_;
+  std::shared_ptr<Communicator> real_;
 };
 
 }  // namespace slackline

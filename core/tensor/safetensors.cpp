@@ -92,10 +92,9 @@ std::string make_header(std::span<const NamedTensor> tensors,
   for (const NamedTensor& item : tensors) {
     SL_CHECK(names.insert(item.name).second, "tensor name used twice or reserved: " + item.name);
     const std::size_t end = begin + item.tensor.bytes();
-    const auto dims = item.tensor.shape().dims();
     Json entry = Json::object();
     entry["dtype"] = entry_of(item.tensor.dtype()).name;
-    entry["shape"] = std::vector<std::int64_t>(dims.begin(), dims.end());
+    entry["shape"] = item.tensor.shape().dims();
     entry["data_offsets"] = {begin, end};
     members.push_back({item.name, std::move(entry)});
     begin = end;

@@ -1,7 +1,6 @@
 #include "core/tensor/shape.h"
 
 #include <ostream>
-#include <vector>
 
 #include <fmt/format.h>
 

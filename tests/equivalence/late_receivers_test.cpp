@@ -9,6 +9,7 @@
 #include "core/comm/forwarding_communicator.h"
 #include "tests/equivalence/mesh_run.h"
 #include "tests/support/catch.h"
+#include "tests/support/unowned.h"
 
 namespace slackline::testing {
 
@@ -18,7 +19,7 @@ namespace {
 // however long this takes; one that does not has time to write over them.
 class LateReceiver final : public ForwardingCommunicator {
  public:
-  explicit LateReceiver(Communicator& real) : ForwardingCommunicator(real) {}
+  explicit LateReceiver(Communicator& real) : ForwardingCommunicator(unowned(real)) {}
 
   explicit LateReceiver(std::unique_ptr<Communicator> real)
       : ForwardingCommunicator(std::move(real)) {}

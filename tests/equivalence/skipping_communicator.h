@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/comm/forwarding_communicator.h"
+#include "tests/support/unowned.h"
 
 namespace slackline::testing {
 
@@ -19,7 +20,7 @@ class SkippingCommunicator final : public ForwardingCommunicator {
   };
 
   SkippingCommunicator(Communicator& real, Skip skip)
-      : ForwardingCommunicator(real), skip_(std::move(skip)) {}
+      : ForwardingCommunicator(unowned(real)), skip_(std::move(skip)) {}
 
   SkippingCommunicator(std::unique_ptr<Communicator> real, Skip skip)
       : ForwardingCommunicator(std::move(real)), skip_(std::move(skip)) {}

@@ -17,6 +17,7 @@
 #include "tests/equivalence/distance.h"
 #include "tests/equivalence/mesh_run.h"
 #include "tests/support/catch.h"
+#include "tests/support/unowned.h"
 
 namespace slackline::testing {
 
@@ -134,7 +135,7 @@ MeshRun with_toy(MeshRun run, const std::string& site, ErrorFeedback feedback) {
 // Zeroes in activations that arrive what the toy leaves out in step 1.
 class HalfReceiver final : public ForwardingCommunicator {
  public:
-  explicit HalfReceiver(Communicator& real) : ForwardingCommunicator(real) {}
+  explicit HalfReceiver(Communicator& real) : ForwardingCommunicator(unowned(real)) {}
 
   explicit HalfReceiver(std::unique_ptr<Communicator> real)
       : ForwardingCommunicator(std::move(real)) {}

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/comm/forwarding_communicator.h"
+#include "tests/support/unowned.h"
 
 namespace slackline::testing {
 
@@ -15,7 +16,7 @@ namespace slackline::testing {
 class TwoStepSums final : public ForwardingCommunicator {
  public:
   TwoStepSums(Communicator& world, int data_ranks)
-      : ForwardingCommunicator(world), data_ranks_(data_ranks) {}
+      : ForwardingCommunicator(unowned(world)), data_ranks_(data_ranks) {}
 
   TwoStepSums(std::unique_ptr<Communicator> made, int data_ranks)
       : ForwardingCommunicator(std::move(made)), data_ranks_(data_ranks) {

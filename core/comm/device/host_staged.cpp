@@ -6,7 +6,6 @@
 
 #include "core/check.h"
 #include "core/comm/forwarding_communicator.h"
-#include "core/comm/hierarchy.h"
 #include "core/cuda/cuda_memory.h"
 #include "core/error.h"
 

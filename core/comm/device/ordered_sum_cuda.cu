@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(kMapThreads)
   output[at] = static_cast<Out>(sum);
 }
 
-template <typename T, typename Wide, typename Out = T>
+template <typename T, typename Wide, typename Out>
 void launch_sum(StreamView stream, const OrderedSum& sum) {
   Inputs inputs{};
   inputs.num_ranks = static_cast<int>(sum.inputs.size());
@@ -76,25 +76,9 @@ void launch_sum(StreamView stream, const OrderedSum& sum) {
 }  // namespace
 
 void ordered_sum(StreamView stream, const OrderedSum& sum) {
-  const DType to = sum.output_dtype.value_or(sum.dtype);
-  if (sum.dtype == DType::bf16 && to == DType::f32) {
-    return launch_sum<BFloat16, float, float>(stream, sum);
-  }
-  if (sum.dtype == DType::f32 && to == DType::bf16) {
-    return launch_sum<float, float, BFloat16>(stream, sum);
-  }
-  SL_CHECK(to == sum.dtype,
-           "a sum of " + std::string(name_of(sum.dtype)) + " as " + std::string(name_of(to)));
-  switch (sum.dtype) {
-    case DType::f32:
-      return launch_sum<float, float>(stream, sum);
-    case DType::bf16:
-      return launch_sum<BFloat16, float>(stream, sum);
-    case DType::f64:
-      return launch_sum<double, double>(stream, sum);
-    default:
-      SL_CHECK(false, "a sum over ranks of " + std::string(name_of(sum.dtype)));
-  }
+  with_types_of(sum, [&](auto in, auto wide, auto out) {
+    launch_sum<decltype(in), decltype(wide), decltype(out)>(stream, sum);
+  });
 }
 
 }  // namespace slackline::cuda

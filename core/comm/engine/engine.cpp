@@ -180,11 +180,9 @@ void Engine::note_wait(Flight& flight) {
 }
 
 void Engine::wake() {
-  {
-    const std::lock_guard lock(mutex_);
-    inbox_.look = true;
-    ring_thread();
-  }
+  const std::lock_guard lock(mutex_);
+  inbox_.look = true;
+  ring_thread();
 }
 
 // Takes turns until the flight has ended, or nothing has happened for so long that to wait for it

@@ -36,13 +36,11 @@ void Engine::end_if_stuck() {
 }
 
 void Engine::fail(const std::string& reason) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!inbox_.failure) {
-      inbox_.failure = reason;
-    }
-    ring();
+  const std::lock_guard lock(mutex_);
+  if (!inbox_.failure) {
+    inbox_.failure = reason;
   }
+  ring();
 }
 
 void Engine::abort(const std::string& reason, int code) {

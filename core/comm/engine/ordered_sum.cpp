@@ -4,8 +4,6 @@
 #include <array>
 #include <tuple>
 
-#include "core/check.h"
-
 namespace slackline {
 
 namespace {
@@ -30,7 +28,7 @@ void add(const T* from, Wide* __restrict to, std::size_t count) {
 // A sum is nested runs: one of level 0 adds sizes_[0] inputs, one of level k adds sizes_[k] runs of
 // level k - 1, each in order. The last level is the whole sum.
 // Inputs are T, the output is Out; additions are of Wide.
-template <typename T, typename Wide, typename Out = T>
+template <typename T, typename Wide, typename Out>
 class BlockSum {
  public:
   explicit BlockSum(const OrderedSum& sum) : sum_(sum) {
@@ -105,25 +103,9 @@ class BlockSum {
 }  // namespace
 
 void OrderedSum::run() const {
-  const DType to = output_dtype.value_or(dtype);
-  if (dtype == DType::bf16 && to == DType::f32) {
-    return BlockSum<BFloat16, float, float>(*this).run();
-  }
-  if (dtype == DType::f32 && to == DType::bf16) {
-    return BlockSum<float, float, BFloat16>(*this).run();
-  }
-  SL_CHECK(to == dtype,
-           "a sum of " + std::string(name_of(dtype)) + " as " + std::string(name_of(to)));
-  switch (dtype) {
-    case DType::f32:
-      return BlockSum<float, float>(*this).run();
-    case DType::bf16:
-      return BlockSum<BFloat16, float>(*this).run();
-    case DType::f64:
-      return BlockSum<double, double>(*this).run();
-    default:
-      SL_CHECK(false, "sums over ranks take f32, bf16 and f64; got " + std::string(name_of(dtype)));
-  }
+  with_types_of(*this, [&](auto in, auto wide, auto out) {
+    BlockSum<decltype(in), decltype(wide), decltype(out)>(*this).run();
+  });
 }
 
 }  // namespace slackline

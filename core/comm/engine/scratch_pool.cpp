@@ -1,6 +1,5 @@
 #include "core/comm/engine/scratch_pool.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace slackline {

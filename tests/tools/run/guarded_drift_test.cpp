@@ -14,6 +14,7 @@
 #include "core/comm/world.h"
 #include "core/file_io.h"
 #include "tests/support/catch.h"
+#include "tests/support/unowned.h"
 #include "tests/tools/run/training_run.h"
 #include "tools/run/trainer.h"
 
@@ -50,7 +51,7 @@ Cluster slow_cluster() {
 void train_slowed(const TrainConfig& config) {
   const WorldOptions options{.links = slow_cluster()};
   run_local_ranks(2, options, [&](Communicator& world) {
-    SlowedCommunicator slowed(world);
+    SlowedCommunicator slowed(unowned(world));
     Groups groups(slowed, config.parallel, config.model.tie_embeddings);
     Trainer trainer(config, {.resolved_config = "{}", .links = slow_cluster()}, groups);
     static_cast<void>(trainer.run());

@@ -21,6 +21,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/closeness.h"
 #include "tests/support/ended.h"
+#include "tests/support/unowned.h"
 #include "tests/tools/run/training_run.h"
 #include "tools/run/trainer.h"
 
@@ -34,7 +35,7 @@ using Json = nlohmann::json;
 class BlindedCommunicator final : public ForwardingCommunicator {
  public:
   BlindedCommunicator(Communicator& real, std::set<int> steps)
-      : ForwardingCommunicator(real), steps_(std::move(steps)) {}
+      : ForwardingCommunicator(unowned(real)), steps_(std::move(steps)) {}
 
   [[nodiscard]] Transfer submit(Operation operation) override {
     if (std::string(operation.note.what) == "agreement on the step" &&

@@ -14,6 +14,7 @@
 #include "core/comm/links/link_model.h"
 #include "core/comm/world.h"
 #include "tests/support/catch.h"
+#include "tests/support/unowned.h"
 
 namespace slackline::testing {
 
@@ -71,7 +72,7 @@ class SimulatedLinks {
 class SimulatedTime : public ForwardingCommunicator {
  public:
   SimulatedTime(Communicator& real, SimulatedLinks& links, std::vector<int> nodes)
-      : ForwardingCommunicator(real), links_(&links), nodes_(std::move(nodes)) {}
+      : ForwardingCommunicator(unowned(real)), links_(&links), nodes_(std::move(nodes)) {}
 
   [[nodiscard]] double now() const override { return now_; }
 
