@@ -21,7 +21,6 @@ namespace {
 
 namespace hn = simd::hn;
 using gemm::kLanes;
-using gemm::kVectors;
 using simd::Floats;
 using simd::kFloats;
 
