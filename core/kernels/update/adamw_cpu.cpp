@@ -41,7 +41,10 @@ void store_copy(Floats weight, const AdamwArrays& arrays, std::size_t i, auto pa
 }
 
 template <CopyStore store>
-void update_vector(const AdamwArrays& arrays, const AdamwCoefficients& c, std::size_t i, auto part) {
+void update_vector(const AdamwArrays& arrays,
+                   const AdamwCoefficients& c,
+                   std::size_t i,
+                   auto part) {
   const Floats g = hn::Mul(simd::load(arrays.gradient + i, part), splat(c.gradient_scale));
   const Floats m = hn::MulAdd(
       splat(c.beta1), simd::load(arrays.m + i, part), hn::Mul(splat(c.one_minus_beta1), g));
