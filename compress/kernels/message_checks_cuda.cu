@@ -10,19 +10,11 @@ namespace {
 constexpr unsigned kThreads = 256;
 constexpr int kWords = 4;
 
-struct WordsArgument {
-  std::uint32_t words[kWords];
-};
-
-WordsArgument argument(const MessageWords& words) {
-  return {{words[0], words[1], words[2], words[3]}};
-}
-
 using Raise = void (*)(const DeviceFault& fault);
 
 // One thread for each word. Messages may begin at any byte.
-__global__ void write_words_kernel(WordsArgument words, unsigned char* message) {
-  const std::uint32_t word = words.words[threadIdx.x];
+__global__ void write_words_kernel(MessageWords words, unsigned char* message) {
+  const std::uint32_t word = words[threadIdx.x];
   for (unsigned byte = 0; byte < sizeof(word); ++byte) {
     message[threadIdx.x * sizeof(word) + byte] = static_cast<unsigned char>(word >> (8U * byte));
   }
@@ -37,15 +29,15 @@ __device__ inline std::uint32_t word_at(const unsigned char* message, int index)
 }
 
 __global__ void check_words_kernel(const unsigned char* message,
-                                   WordsArgument due,
+                                   MessageWords due,
                                    Raise raise,
                                    CudaStream::Faults* faults) {
   bool equal = true;
   std::uint32_t words[2 * kWords];  // found, due
   for (int i = 0; i < kWords; ++i) {
     words[i] = word_at(message, i);
-    words[kWords + i] = due.words[i];
-    equal = equal && words[i] == due.words[i];
+    words[kWords + i] = due[i];
+    equal = equal && words[i] == due[i];
   }
   if (!equal) {
     tell_fault(faults->first, raise, words);
@@ -77,17 +69,13 @@ __global__ void tell_disorder_kernel(const std::uint32_t* indices,
   }
 }
 
-const unsigned char* bytes_of(const Tensor& message) {
-  return reinterpret_cast<const unsigned char*>(message.raw());
-}
-
 }  // namespace
 
 void write_words(StreamView stream, const Tensor& message, const MessageWords& words) {
   launch(stream,
          {.grid = 1, .block = kWords},
          write_words_kernel,
-         argument(words),
+         words,
          reinterpret_cast<unsigned char*>(message.raw()));
 }
 
@@ -98,8 +86,8 @@ void check_words(StreamView stream,
   launch(stream,
          {.grid = 1, .block = 1},
          check_words_kernel,
-         bytes_of(message),
-         argument(due),
+         reinterpret_cast<const unsigned char*>(message.raw()),
+         due,
          raise,
          stream.cuda().faults());
 }

@@ -121,7 +121,8 @@ __device__ void store_part(T* to, const Floats<n>& floats, int count) {
 }
 
 // Every lane gets the same bits: sums of pairs are the same whichever lane adds them.
-__device__ inline float warp_sum(float value) {
+template <typename T>
+__device__ T warp_sum(T value) {
   for (unsigned lanes = kWarp / 2; lanes > 0; lanes /= 2) {
     value += __shfl_xor_sync(kAllLanes, value, static_cast<int>(lanes));
   }

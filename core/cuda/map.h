@@ -18,6 +18,15 @@ template <typename... T>
   return ((reinterpret_cast<std::uintptr_t>(pointers) % kBytes == 0) && ...);
 }
 
+// Maps of several ops.
+struct Same {
+  __device__ float operator()(float value) const { return value; }
+};
+
+struct Sum {
+  __device__ float operator()(float a, float b) const { return a + b; }
+};
+
 template <int n, typename Map, typename... In>
 __device__ Floats<n> mapped(const Map& map, const In&... in) {
   Floats<n> out;

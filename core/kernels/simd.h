@@ -139,4 +139,19 @@ void for_each_vector(std::size_t count, const Body& body) {
   }
 }
 
+// to[i] += from[i]
+template <typename T>
+void add_elements(const T* from, float* to, std::size_t count) {
+  for_each_vector(count, [=](std::size_t i, auto part) {
+    store(hn::Add(load(to + i, part), load(from + i, part)), to + i, part);
+  });
+}
+
+// values[i] *= factor
+inline void scale_elements(float* values, std::size_t count, float factor) {
+  for_each_vector(count, [=](std::size_t i, auto part) {
+    store(hn::Mul(load(values + i, part), splat(factor)), values + i, part);
+  });
+}
+
 }  // namespace slackline::simd

@@ -49,12 +49,6 @@ std::vector<RowRange> cut_rows(const LowRankProducts& products, std::size_t rows
   return ranges;
 }
 
-void add_row(const float* from, float* to, std::size_t count) {
-  simd::for_each_vector(count, [&](std::size_t i, auto part) {
-    simd::store(simd::hn::Add(simd::load(to + i, part), simd::load(from + i, part)), to + i, part);
-  });
-}
-
 void left_of_rows(const LowRankProduct& product, const RowRange& rows) {
   const Sizes size = sizes_of(product);
   const float* q = product.right.data<float>();
@@ -68,7 +62,7 @@ void left_of_rows(const LowRankProduct& product, const RowRange& rows) {
   float* added = product.added.data<float>();
   for (std::size_t i = rows.begin; i < rows.end; i += 2) {  // two rows stay in the first cache
     const std::size_t count = std::min<std::size_t>(2, rows.end - i);
-    add_row(matrix + i * size.m, added + i * size.m, count * size.m);
+    simd::add_elements(matrix + i * size.m, added + i * size.m, count * size.m);
     dot_rows(added + i * size.m, count, q, size.r, size.m, p + i * size.r);
   }
 }
@@ -120,7 +114,7 @@ void thin_low_rank_right(StreamView stream, const LowRankProducts& products) {
       float* q = products[i].right.data<float>();
       std::copy(partial[i] + begin, partial[i] + end, q + begin);
       for (std::size_t block = 1; block < num_blocks(products[i]); ++block) {
-        add_row(partial[i] + block * count + begin, q + begin, end - begin);
+        simd::add_elements(partial[i] + block * count + begin, q + begin, end - begin);
       }
     });
   }

@@ -39,12 +39,6 @@ float length_of(const float* x, std::size_t n) {
   return std::sqrt(dot(x, x, n));
 }
 
-void scale_by(float* x, float factor, std::size_t n) {
-  simd::for_each_vector(n, [=](std::size_t i, auto part) {
-    simd::store(simd::hn::Mul(simd::splat(factor), simd::load(x + i, part)), x + i, part);
-  });
-}
-
 // y -= (x . y) x
 void take_out(const float* x, float* y, std::size_t n) {
   const simd::Floats share = simd::splat(-dot(x, y, n));
@@ -58,7 +52,7 @@ void take_out(const float* x, float* y, std::size_t n) {
 void normalize(const Columns& columns, std::size_t k, Orthogonalization method) {
   const float left = length_of(columns.column(k), columns.n);
   const bool depends = left <= least_share_left(method) * columns.lengths[k];
-  scale_by(columns.column(k), depends ? 0.0F : 1.0F / left, columns.n);
+  simd::scale_elements(columns.column(k), columns.n, depends ? 0.0F : 1.0F / left);
 }
 
 void gram_schmidt(const Columns& columns) {
@@ -73,7 +67,7 @@ void gram_schmidt(const Columns& columns) {
 void take_out_finished(const Columns& columns, std::size_t first, std::size_t count) {
   float* panel = columns.column(first);
   dot_rows(columns.data, first, panel, count, columns.n, columns.coefficients);
-  scale_by(columns.coefficients, -1.0F, first * count);
+  simd::scale_elements(columns.coefficients, first * count, -1.0F);
   add_combinations(columns.data, first, columns.coefficients, count, columns.n, panel);
 }
 
@@ -139,21 +133,13 @@ void orthonormalize_one(float* values, const Columns& columns, Orthogonalization
   transpose(columns.data, 1.0F, columns.r, columns.n, values);
 }
 
-std::size_t scratch_elements(const Tensor& matrix) {
-  const auto r = static_cast<std::size_t>(matrix.dim(1));
-  return matrix.num_elements() + r * (kPanel + 1);
-}
-
-std::size_t largest_scratch(std::span<const Tensor> matrices) {
+Shape scratch_shape(std::span<const Tensor> matrices, int num_threads) {
   std::size_t largest = 0;
   for (const Tensor& matrix : matrices) {
-    largest = std::max(largest, scratch_elements(matrix));
+    const auto r = static_cast<std::size_t>(matrix.dim(1));
+    largest = std::max(largest, matrix.num_elements() + r * (kPanel + 1));
   }
-  return largest;
-}
-
-Shape scratch_shape(std::span<const Tensor> matrices, int num_threads) {
-  return {num_threads, static_cast<std::int64_t>(largest_scratch(matrices))};
+  return {num_threads, static_cast<std::int64_t>(largest)};
 }
 
 }  // namespace

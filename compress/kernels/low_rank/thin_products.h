@@ -16,7 +16,6 @@ inline constexpr std::size_t kThinRows = 4;
 namespace thin {
 
 using simd::Floats;
-using simd::kLanes;
 namespace hn = simd::hn;
 
 template <std::size_t kRows, std::size_t kThin>

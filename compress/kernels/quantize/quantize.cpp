@@ -9,16 +9,9 @@ namespace slackline {
 SL_BACKENDS(void quantize(StreamView stream, const Quantize& args))
 SL_BACKENDS(void dequantize(
     StreamView stream, const QuantizedMatrix& from, const Tensor& out, Update update))
-
-namespace cpu {
-std::size_t quantize_workspace_bytes(ScaleOf shared, std::int64_t rows, std::int64_t columns);
-}
-
-namespace cuda {
-[[gnu::weak]] std::size_t quantize_workspace_bytes(ScaleOf shared,
-                                                   std::int64_t rows,
-                                                   std::int64_t columns);
-}
+SL_BACKENDS(std::size_t quantize_workspace_bytes(ScaleOf shared,
+                                                 std::int64_t rows,
+                                                 std::int64_t columns))
 
 namespace {
 

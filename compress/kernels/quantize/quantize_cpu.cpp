@@ -296,8 +296,6 @@ class Quantizer {
     double columns;
     double all;
 
-    [[nodiscard]] bool is_finite() const { return all < 0x1p254; }
-
     [[nodiscard]] BFloat16 of_row(double squares) const {
       return rounded(reach * std::sqrt(squares / columns), 0x1p-66);
     }
@@ -308,7 +306,7 @@ class Quantizer {
     }
 
     [[nodiscard]] BFloat16 rounded(double scale, double smallest) const {
-      if (!is_finite()) {
+      if (!(all < 0x1p254)) {
         return BFloat16(std::numeric_limits<float>::quiet_NaN());
       }
       return BFloat16(scale < smallest ? 0.0F : static_cast<float>(scale));

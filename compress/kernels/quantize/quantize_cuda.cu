@@ -132,9 +132,7 @@ __global__ void __launch_bounds__(kThreads) row_squares_kernel(Source source, do
     const double value = source.make(row * source.columns + column);
     sum = fma(value, value, sum);
   }
-  for (unsigned lanes = kWarp / 2; lanes > 0; lanes /= 2) {
-    sum += __shfl_xor_sync(kAllLanes, sum, static_cast<int>(lanes));
-  }
+  sum = warp_sum(sum);
   if (threadIdx.x % kWarp == 0) {
     of_rows[row] = sum;
   }
@@ -309,21 +307,14 @@ void make_group_scales(StreamView stream,
                        const Tensor& scales) {
   constexpr std::int64_t kMostOfWarp = 1024;  // elements
   const auto groups = static_cast<std::size_t>(source.rows * map.groups_per_row);
-  if (map.group <= kMostOfWarp) {
-    launch(stream,
-           {.grid = blocks_for(groups, kWarps), .block = kThreads},
-           group_scales_kernel<kWarp>,
-           source,
-           map,
-           scales.data<BFloat16>());
-  } else {
-    launch(stream,
-           {.grid = static_cast<unsigned>(groups), .block = kThreads},
-           group_scales_kernel<kThreads>,
-           source,
-           map,
-           scales.data<BFloat16>());
-  }
+  const bool fit_warps = map.group <= kMostOfWarp;
+  const auto kernel = fit_warps ? group_scales_kernel<kWarp> : group_scales_kernel<kThreads>;
+  launch(stream,
+         {.grid = blocks_for(groups, fit_warps ? kWarps : 1), .block = kThreads},
+         kernel,
+         source,
+         map,
+         scales.data<BFloat16>());
 }
 
 void make_both_scales(StreamView stream, const Source& source, double reach, const Tensor& scales) {

@@ -3,7 +3,6 @@
 #include <limits>
 #include <string>
 
-#include "compress/kernels/sparse/elias_fano_tasks.h"
 #include "core/kernels/dispatch.h"
 #include "core/kernels/operand.h"
 #include "core/tensor/arena.h"

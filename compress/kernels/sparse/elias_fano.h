@@ -38,6 +38,14 @@ struct EliasFano {
   static constexpr unsigned kWordBits = 32;
 };
 
+// Decoding cuts the upper parts into ranges of words, counts the ones of each and adds the counts
+// up, so that each range knows the number of its first index.
+inline constexpr std::size_t kUpperWordsPerRange = 1024;
+
+[[nodiscard]] constexpr std::size_t num_upper_ranges(const EliasFano& code) {
+  return (code.upper_words() + kUpperWordsPerRange - 1) / kUpperWordsPerRange;
+}
+
 // Writes the code of `indices` (k) u32, strictly ascending and below n, into `words`
 // (EliasFano{n, k}.words()) u32.
 void elias_fano_encode(StreamView stream,

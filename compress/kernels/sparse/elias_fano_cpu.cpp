@@ -4,7 +4,6 @@
 #include <limits>
 
 #include "compress/kernels/sparse/elias_fano.h"
-#include "compress/kernels/sparse/elias_fano_tasks.h"
 #include "core/kernels/parallel_ranges.h"
 #include "core/rng.h"
 #include "core/tensor/arena.h"

@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "compress/kernels/sparse/elias_fano.h"
-#include "compress/kernels/sparse/elias_fano_tasks.h"
 #include "core/cuda/device.h"
 #include "core/cuda/launch.h"
 #include "core/rng.h"

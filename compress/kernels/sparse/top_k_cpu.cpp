@@ -52,22 +52,18 @@ class TopK {
   void run(std::uint32_t* indices, T* kept) {
     const std::int32_t bound = guess_bound();
     const std::size_t gathered = gather_candidates(bound);
-    const auto all = [this](std::size_t range) { return elements_of(range); };
+    const auto keep = [&](const auto& source, const Cut& cut) {
+      count_kept(source, cut);
+      write_kept(source, cut, indices, kept);
+    };
     if (gathered >= k_ && gathered <= plan_.capacity) {
       const auto candidates = [this](std::size_t range) { return candidates_of(range); };
-      const Cut cut = find_cut(candidates);
-      count_kept(candidates, cut);
-      write_kept(candidates, cut, indices, kept);
+      keep(candidates, find_cut(candidates));
       return;
     }
-    if (const std::optional<Cut> cut = cut_on_bound(bound, gathered)) {
-      count_kept(all, *cut);
-      write_kept(all, *cut, indices, kept);
-      return;
-    }
-    const Cut cut = find_cut(all);
-    count_kept(all, cut);
-    write_kept(all, cut, indices, kept);
+    const auto all = [this](std::size_t range) { return elements_of(range); };
+    const std::optional<Cut> cut = cut_on_bound(bound, gathered);
+    keep(all, cut ? *cut : find_cut(all));
   }
 
  private:

@@ -21,7 +21,6 @@ namespace {
 
 namespace hn = simd::hn;
 using gemm::kLanes;
-using gemm::kVectors;
 using simd::Floats;
 using simd::kFloats;
 
@@ -107,7 +106,7 @@ class HeadBackward {
                    .key_end = std::min(size_.T_strips, key + kBlock)});
       }
     }
-    scale(scratch_.d_query, gradient, score_scale(size_.D));
+    simd::scale_elements(scratch_.d_query, gradient, score_scale(size_.D));
     write_gradient(scratch_.d_query, d_queries_);
     write_gradient(scratch_.d_key, d_keys_);
     write_gradient(scratch_.d_value, d_values_);
@@ -125,8 +124,8 @@ class HeadBackward {
     pack_channel_strips(queries_, time, D, scratch_.query_channels);
     pack_channel_strips(keys_, time, D, scratch_.key_channels);
     pack_channel_strips(d_output_, time, D, scratch_.d_output_channels);
-    scale(scratch_.query_strips, size_.T_strips * D, score_scale(D));
-    scale(scratch_.query_channels, size_.T_strips * size_.D_strips, score_scale(D));
+    simd::scale_elements(scratch_.query_strips, size_.T_strips * D, score_scale(D));
+    simd::scale_elements(scratch_.query_channels, size_.T_strips * size_.D_strips, score_scale(D));
   }
 
   // L and delta of each query; zero for the padding, whose products are then zero too.

@@ -56,12 +56,6 @@ float exponentiate(float* scores, float most) {
   return simd::sum_lanes(sum);
 }
 
-void scale_row(float* row, std::size_t D, float factor) {
-  simd::for_each_vector(D, [&](std::size_t d, auto part) {
-    simd::store(hn::Mul(simd::load(row + d, part), simd::splat(factor)), row + d, part);
-  });
-}
-
 void attend(const CachedHead& head, const float* query, std::size_t length, float* output) {
   std::fill(output, output + head.D, 0.0F);
   alignas(64) float weights[kBlock];
@@ -74,7 +68,7 @@ void attend(const CachedHead& head, const float* query, std::size_t length, floa
     const float kept = std::exp(most - block_most);
     most = block_most;
     total = total * kept + exponentiate(weights, most);
-    scale_row(output, head.D, kept);
+    simd::scale_elements(output, head.D, kept);
     for (std::size_t i = 0; i < count; ++i) {
       const float* value = head.values + (begin + i) * head.stride;
       simd::for_each_vector(head.D, [&](std::size_t d, auto part) {
@@ -84,7 +78,7 @@ void attend(const CachedHead& head, const float* query, std::size_t length, floa
       });
     }
   }
-  scale_row(output, head.D, 1.0F / total);
+  simd::scale_elements(output, head.D, 1.0F / total);
 }
 
 }  // namespace

@@ -195,7 +195,7 @@ class HeadForward {
  private:
   void attend(std::size_t query, std::size_t count) {
     gemm::pack<kColumns>(queries_.across_time(query), size_.D, count, scratch_.queries);
-    scale(scratch_.queries, size_.D * kColumns, score_scale(size_.D));
+    simd::scale_elements(scratch_.queries, size_.D * kColumns, score_scale(size_.D));
     Softmax softmax{};
     std::fill_n(softmax.most, kVectors, simd::splat(-INFINITY));
     const std::size_t keys = rounded_up(query + count, kRows);  // that some query may see

@@ -97,12 +97,6 @@ void pack_channel_strips(const Rows<T>& rows, std::size_t count, std::size_t D, 
   }
 }
 
-inline void scale(float* values, std::size_t count, float factor) {
-  simd::for_each_vector(count, [&](std::size_t i, auto part) {
-    simd::store(simd::hn::Mul(simd::load(values + i, part), simd::splat(factor)), values + i, part);
-  });
-}
-
 // Writes columns of a (D_lanes x columns) block, channels first, as rows of the head.
 struct ChannelsFirst {
   const float* from = nullptr;  // channel d of column q at from[d * stride + q]

@@ -25,11 +25,7 @@ void sum_rows(const T* dy, std::size_t C, std::size_t num_rows, float* sums) {
     });
   }
   for (; row < num_rows; ++row) {
-    simd::for_each_vector(C, [&](std::size_t c, auto part) {
-      const simd::Floats sum =
-          simd::hn::Add(simd::load(sums + c, part), simd::load(dy + row * C + c, part));
-      simd::store(sum, sums + c, part);
-    });
+    simd::add_elements(dy + row * C, sums, C);
   }
 }
 

@@ -11,14 +11,6 @@ namespace {
 
 constexpr std::int64_t kMostSamplesAtOnce = 65535;  // of a grid
 
-struct Sum {
-  __device__ float operator()(float x, float residual) const { return residual + x; }
-};
-
-struct Same {
-  __device__ float operator()(float x) const { return x; }
-};
-
 template <typename X, typename T>
 struct Elements {
   const X* x;
@@ -82,7 +74,7 @@ void add_all(StreamView stream, const DropoutAdd& args, const Elements<X, T>& el
   if (elements.residual == nullptr) {
     map_elements(stream, Same{}, count, elements.out, elements.x);
   } else {
-    map_elements(stream, Sum{}, count, elements.out, elements.x, elements.residual);
+    map_elements(stream, Sum{}, count, elements.out, elements.residual, elements.x);
   }
 }
 

@@ -6,14 +6,6 @@ namespace slackline::cuda {
 
 namespace {
 
-struct Same {
-  __device__ float operator()(float value) const { return value; }
-};
-
-struct Sum {
-  __device__ float operator()(float a, float b) const { return a + b; }
-};
-
 struct Difference {
   __device__ float operator()(float a, float b) const { return a - b; }
 };

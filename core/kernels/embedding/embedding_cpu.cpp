@@ -16,15 +16,6 @@ namespace {
 constexpr std::size_t kRowsPerTask = 16;
 constexpr std::size_t kColumnsPerTask = 64;
 
-// to[i] += from[i]
-template <typename T>
-void add_row(const T* from, std::span<float> to) {
-  simd::for_each_vector(to.size(), [=](std::size_t i, auto part) {
-    float* sum = to.data() + i;
-    simd::store(simd::hn::Add(simd::load(sum, part), simd::load(from + i, part)), sum, part);
-  });
-}
-
 // The rows that a table has of a vocabulary.
 template <typename T>
 struct TableRows {
@@ -112,10 +103,10 @@ void embedding_backward(StreamView stream, const EmbeddingBackward& args) {
     for (std::size_t row = 0; row < tokens.size(); ++row) {
       const T* from = dy + row * C + begin;
       if (float* d_token = d_tokens.row_of(tokens[row], C); d_token != nullptr) {
-        add_row(from, std::span<float>(d_token + begin, width));
+        simd::add_elements(from, d_token + begin, width);
       }
       if (d_positions != nullptr) {
-        add_row(from, std::span<float>(d_positions + row % num_positions * C + begin, width));
+        simd::add_elements(from, d_positions + row % num_positions * C + begin, width);
       }
     }
   });

@@ -1,8 +1,6 @@
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
-#include <cstring>
 
 #include "core/kernels/matmul/gemm_tile.h"
 

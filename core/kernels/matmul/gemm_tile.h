@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 
 #include "core/kernels/simd.h"
 // After simd.h, which configures Highway.

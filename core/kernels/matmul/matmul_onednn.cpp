@@ -5,10 +5,6 @@
 #include <mutex>
 #include <unordered_map>
 
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
-
 #include <oneapi/dnnl/dnnl.hpp>
 
 #include "core/kernels/matmul/matmul_backends.h"
@@ -158,19 +154,13 @@ void multiply(const TileKey& key, const void* a, const void* b, float* c, std::b
   product.primitive.execute(stream, arguments);
 }
 
+bool is_amd() {
 #if defined(__x86_64__)
-bool is_amd() {
-  unsigned eax = 0;
-  unsigned ebx = 0;
-  unsigned ecx = 0;
-  unsigned edx = 0;
-  return __get_cpuid(0, &eax, &ebx, &ecx, &edx) != 0 && ebx == signature_AMD_ebx;
-}
+  return __builtin_cpu_is("amd") != 0;
 #else
-bool is_amd() {
   return false;
-}
 #endif
+}
 
 }  // namespace
 

@@ -28,9 +28,7 @@ unsigned num_blocks(std::size_t count) {
 
 __device__ double block_total(double value) {
   __shared__ double sums[kThreads / kWarp];
-  for (unsigned lanes = kWarp / 2; lanes > 0; lanes /= 2) {
-    value += __shfl_xor_sync(kAllLanes, value, static_cast<int>(lanes));
-  }
+  value = warp_sum(value);
   if (threadIdx.x % kWarp == 0) {
     sums[threadIdx.x / kWarp] = value;
   }
