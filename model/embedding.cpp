@@ -73,14 +73,10 @@ void Embedding::backward(const Pass& pass, const Tensor& d_out) {
 }
 
 std::size_t Embedding::workspace_bytes(const ModelConfig& config,
-                                       BatchShape shape,
-                                       DType dtype,
-                                       const TensorShare& share,
+                                       const LayerShape& shape,
                                        const Workers& workers) {
-  const std::size_t whole = share.sequence_parallel
-                                ? Arena::aligned_bytes(dtype, {shape.num_tokens(), config.hidden})
-                                : 0;
-  return whole + embedding_workspace_bytes(shape.num_tokens(), share.num_of(config.vocab), workers);
+  return shape.whole_bytes(config.hidden) +
+         embedding_workspace_bytes(shape.num_tokens(), shape.share.num_of(config.vocab), workers);
 }
 
 void Embedding::finish_gradient(StreamView stream) {

@@ -32,8 +32,8 @@ Result run(const Setting& setting, TensorSum& sum) {
   const ModelConfig config = embedding_config(setting.tied);
   const std::int64_t C = config.hidden;
   Parameters parameters = vocabulary_share(config, setting.compute, sum.share());
-  const std::size_t bytes =
-      Embedding::workspace_bytes(config, {.B = kB, .T = kT}, setting.compute, sum.share(), 2);
+  const std::size_t bytes = Embedding::workspace_bytes(
+      config, {.batch = {.B = kB, .T = kT}, .dtype = setting.compute, .share = sum.share()}, 2);
   Stream stream(test_stream(2, bytes));
   TokenBatch batch(kB, kT, config.vocab);
   Pass pass = batch.pass(stream, sum);

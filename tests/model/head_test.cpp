@@ -49,7 +49,9 @@ Result run(const Setting& setting, TensorSum& sum) {
   const ModelConfig config = setting.config();
   Parameters parameters = vocabulary_share(config, setting.compute, sum.share());
   const std::size_t bytes = Head::workspace_bytes(
-      config, {.B = setting.B, .T = setting.T}, setting.compute, setting.num_threads, sum.share());
+      config,
+      {.batch = {.B = setting.B, .T = setting.T}, .dtype = setting.compute, .share = sum.share()},
+      setting.num_threads);
   Stream stream(test_stream(setting.num_threads, bytes));
   TokenBatch batch(setting.B, setting.T, setting.vocab);
   Pass pass = batch.pass(stream, sum);
@@ -66,7 +68,7 @@ Result run(const Setting& setting, TensorSum& sum) {
   Result result;
   LossSum losses;
   pass.losses = &losses;
-  head.add_loss_and_gradient(pass, x, d_x, kScale);
+  head.add_loss(pass, x, {.d_x = d_x, .scale = kScale});
   result.loss = losses.take(stream);
   SL_CHECK_EQ(stream.workspace().high_water(), bytes);
   SL_CHECK(d_x.sentinels_intact(), "the head wrote beyond its rows");
@@ -215,7 +217,7 @@ TEST_CASE("a NaN in x makes the head's loss NaN") {
   NoTensorSum one_rank;
   Parameters parameters = vocabulary_share(setting.config(), DType::f32, one_rank.share());
   Stream stream(
-      test_stream(1, Head::workspace_bytes(setting.config(), {.B = 3, .T = 8}, DType::f32, 1)));
+      test_stream(1, Head::workspace_bytes(setting.config(), {.batch = {.B = 3, .T = 8}}, 1)));
   TokenBatch batch(3, 8, setting.vocab);
   GuardedTensor x = setting.x();
   std::vector<double> values = x.values();
