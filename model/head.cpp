@@ -135,7 +135,7 @@ struct Softmax {
   float scale;
 
   void run(const Chunk& chunk, const Tensor& targets) const {
-    if (sum->size() == 1) {
+    if (sum->share().size == 1) {
       softmax_cross_entropy(stream,
                             {.logits = chunk.logits,
                              .targets = targets,
@@ -156,7 +156,7 @@ struct Softmax {
                  {.exponentials = chunk.logits,
                   .targets = targets,
                   .statistics = chunk.all_statistics,
-                  .rank = sum->rank(),
+                  .rank = sum->share().rank,
                   .first_token = first_token,
                   .losses = chunk.losses,
                   .d_logits = chunk.d_logits,
@@ -202,7 +202,7 @@ void Head::add_loss(const Pass& pass, const Tensor& x, const HeadGradient& gradi
     }
   }
   d_x_sum.wait();
-  if (scratch.has_gradient() && sum.sequence_parallel()) {
+  if (scratch.has_gradient() && sum.share().sequence_parallel) {
     cast(pass.stream, sum.own_rows(scratch.d_x), gradient.d_x);
   }
   pass.losses->add(pass.stream, scratch.losses);

@@ -62,7 +62,7 @@ Result run(const Setting& setting, TensorSum& sum) {
     value = setting.held == 0.0 ? NAN : static_cast<float>(setting.held);
   }
   GuardedTensor all_x = setting.x();
-  const Shape rows{sum.num_rows(setting.N()), setting.C};
+  const Shape rows{sum.share().num_rows(setting.N()), setting.C};
   GuardedTensor x(setting.compute, rows, values_of(sum.own_rows(all_x)));
   GuardedTensor d_x(sum.share().partial(setting.compute), rows);
   Result result;
@@ -119,7 +119,7 @@ void check(const Setting& setting, const Result& whole) {
 Result run_on(const TensorRanks& ranks, const Setting& setting) {
   std::vector<Result> results(static_cast<std::size_t>(ranks.size));
   run_tensor_ranks(ranks, [&](TensorSum& sum) {
-    results[static_cast<std::size_t>(sum.rank())] = run(setting, sum);
+    results[static_cast<std::size_t>(sum.share().rank)] = run(setting, sum);
   });
   Result whole = results[0];
   for (std::size_t r = 1; r < results.size(); ++r) {
