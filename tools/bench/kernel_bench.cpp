@@ -180,7 +180,10 @@ class Bench {
     }
     const ModelConfig config{.hidden = static_cast<int>(C), .vocab = static_cast<int>(V)};
     Parameters parameters(config, {.compute = dtype_});
-    initialize(stream_, parameters, 1);
+    for (const Parameter& parameter : parameters.all()) {
+      initialize(stream_, parameter, {0, parameter.weight.num_elements()}, parameter.weight, 1);
+    }
+    parameters.refresh_copies(stream_);
     const Head head(parameters, config);
     NoTensorSum sum;
     LossSum losses;
