@@ -97,7 +97,7 @@ Tensor branch_gradient(const Pass& pass,
                        const Tensor& d_residual,
                        const Tensor& into,
                        ArenaScope& scratch) {
-  if (pass.dropout == 0.0F && !pass.sum->sequence_parallel() && into.empty()) {
+  if (pass.dropout == 0.0F && !pass.sum->share().sequence_parallel && into.empty()) {
     return d_residual;
   }
   const ProfileRange range(pass.stream, "residual");
@@ -194,7 +194,7 @@ void BlockHalf::expand(const Pass& pass, const HalfActivations& kept) const {
   const bool attends = kind_ == Kind::attention;
   {
     ArenaScope scratch(pass.stream.workspace());
-    const Tensor y = pass.sum->allocate_whole(scratch, kept.norm.y);
+    const Tensor y = pass.sum->share().allocate_whole(scratch, kept.norm.y);
     pass.sum->gather(kept.norm.y, y).wait();
     first_.forward(pass.stream, y, kept.wide, attends ? Tensor{} : kept.inner);
   }
@@ -246,7 +246,7 @@ void BlockHalf::backward(const Pass& pass,
   first_.backward_input(stream, d_wide, d_norm);
   Transfer sum = pass.sum->sum(d_norm);
   if (weights_now) {
-    const Tensor y = pass.sum->allocate_whole(scratch, kept.norm.y);
+    const Tensor y = pass.sum->share().allocate_whole(scratch, kept.norm.y);
     pass.sum->gather(kept.norm.y, y).wait();
     first_.backward_weight(stream, y, d_wide, pass.accumulate);
   }
@@ -258,7 +258,7 @@ void BlockHalf::backward_weight(const Pass& pass,
                                 const HalfActivations& kept,
                                 const HalfGradients& later) const {
   ArenaScope scratch(pass.stream.workspace());
-  const Tensor y = pass.sum->allocate_whole(scratch, kept.norm.y);
+  const Tensor y = pass.sum->share().allocate_whole(scratch, kept.norm.y);
   Transfer gathered = pass.sum->gather(kept.norm.y, y);
   last_.backward_weight(pass.stream, kept.inner, later.d_projected, pass.accumulate);
   gathered.wait();

@@ -19,9 +19,9 @@ void Embedding::forward(const Pass& pass, const Tensor& out) const {
   const ProfileRange range(pass.stream, "embedding");
   TensorSum& sum = *pass.sum;
   const Tensor& positions = position_table_->compute();
-  const bool alone = sum.size() == 1;
+  const bool alone = sum.share().size == 1;
   ArenaScope scratch(pass.stream.workspace());
-  const Tensor whole = sum.allocate_whole(scratch, out);
+  const Tensor whole = sum.share().allocate_whole(scratch, out);
   embedding_forward(pass.stream,
                     {.tokens = pass.batch.tokens,
                      .token_table = token_table_->compute(),
@@ -35,7 +35,7 @@ void Embedding::forward(const Pass& pass, const Tensor& out) const {
                   {.position_table = positions,
                    .x = sum.own_rows(whole),
                    .y = out,
-                   .first_row = sum.first_row(whole.dim(0)),
+                   .first_row = sum.share().first_row(whole.dim(0)),
                    .T = pass.T()});
   }
   if (pass.dropout > 0.0F) {
@@ -50,7 +50,7 @@ void Embedding::backward(const Pass& pass, const Tensor& d_out) {
     dropout_add(pass.stream, pass.dropout_rows("embd", d_out, d_out));
   }
   ArenaScope scratch(pass.stream.workspace());
-  const Tensor whole = sum.allocate_whole(scratch, d_out);
+  const Tensor whole = sum.share().allocate_whole(scratch, d_out);
   sum.gather(d_out, whole).wait();
   const bool tied = !parameters_->input_gradient().empty();
   const std::int64_t first = first_token(pass);
@@ -73,14 +73,10 @@ void Embedding::backward(const Pass& pass, const Tensor& d_out) {
 }
 
 std::size_t Embedding::workspace_bytes(const ModelConfig& config,
-                                       BatchShape shape,
-                                       DType dtype,
-                                       const TensorShare& share,
+                                       const LayerShape& shape,
                                        const Workers& workers) {
-  const std::size_t whole = share.sequence_parallel
-                                ? Arena::aligned_bytes(dtype, {shape.num_tokens(), config.hidden})
-                                : 0;
-  return whole + embedding_workspace_bytes(shape.num_tokens(), share.num_of(config.vocab), workers);
+  return shape.whole_bytes(config.hidden) +
+         embedding_workspace_bytes(shape.num_tokens(), shape.share.num_of(config.vocab), workers);
 }
 
 void Embedding::finish_gradient(StreamView stream) {

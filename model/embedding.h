@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/tensor/workers.h"
+#include "model/layer_shape.h"
 #include "model/parameters.h"
 #include "model/pass.h"
 
@@ -33,9 +34,7 @@ class Embedding {
   void finish_gradient(StreamView stream);
 
   [[nodiscard]] static std::size_t workspace_bytes(const ModelConfig& config,
-                                                   BatchShape shape,
-                                                   DType dtype,
-                                                   const TensorShare& share,
+                                                   const LayerShape& shape,
                                                    const Workers& workers);
 
  private:

@@ -135,7 +135,7 @@ struct Softmax {
   float scale;
 
   void run(const Chunk& chunk, const Tensor& targets) const {
-    if (sum->size() == 1) {
+    if (sum->share().size == 1) {
       softmax_cross_entropy(stream,
                             {.logits = chunk.logits,
                              .targets = targets,
@@ -156,7 +156,7 @@ struct Softmax {
                  {.exponentials = chunk.logits,
                   .targets = targets,
                   .statistics = chunk.all_statistics,
-                  .rank = sum->rank(),
+                  .rank = sum->share().rank,
                   .first_token = first_token,
                   .losses = chunk.losses,
                   .d_logits = chunk.d_logits,
@@ -170,18 +170,7 @@ struct Softmax {
 Head::Head(Parameters& parameters, const ModelConfig& config)
     : table_(&parameters.at(config.tie_embeddings ? "wte.weight" : "lm_head.weight")) {}
 
-void Head::add_loss(const Pass& pass, const Tensor& x) const {
-  run(pass, x, {});
-}
-
-void Head::add_loss_and_gradient(const Pass& pass,
-                                 const Tensor& x,
-                                 const Tensor& d_x,
-                                 float scale) const {
-  run(pass, x, {.d_x = d_x, .scale = scale});
-}
-
-void Head::run(const Pass& pass, const Tensor& x, const Gradient& gradient) const {
+void Head::add_loss(const Pass& pass, const Tensor& x, const HeadGradient& gradient) const {
   const ProfileRange range(pass.stream, "classifier");
   TensorSum& sum = *pass.sum;
   const Shape& logical = table_->spec.shape;
@@ -213,7 +202,7 @@ void Head::run(const Pass& pass, const Tensor& x, const Gradient& gradient) cons
     }
   }
   d_x_sum.wait();
-  if (scratch.has_gradient() && sum.sequence_parallel()) {
+  if (scratch.has_gradient() && sum.share().sequence_parallel) {
     cast(pass.stream, sum.own_rows(scratch.d_x), gradient.d_x);
   }
   pass.losses->add(pass.stream, scratch.losses);
@@ -231,20 +220,19 @@ std::int64_t Head::chunk_tokens(std::int64_t N,
 }
 
 std::size_t Head::workspace_bytes(const ModelConfig& config,
-                                  BatchShape shape,
-                                  DType dtype,
-                                  const Workers& workers,
-                                  const TensorShare& share) {
+                                  const LayerShape& shape,
+                                  const Workers& workers) {
   const std::int64_t N = shape.num_tokens();
   if (N == 0) {
     return 0;
   }
-  const ClassifierSize size(N, {config.vocab, config.hidden}, dtype, workers.device, share);
-  const Tensor rows(nullptr, dtype, {share.num_rows(N), config.hidden});
-  const Tensor d_rows(nullptr, share.partial(dtype), rows.shape());
+  const ClassifierSize size(
+      N, {config.vocab, config.hidden}, shape.dtype, workers.device, shape.share);
+  const Tensor rows(nullptr, shape.dtype, {shape.num_rows(), config.hidden});
+  const Tensor d_rows(nullptr, shape.partial(), rows.shape());
   Arena measured = Arena::measuring();
   ArenaScope arena(measured);
-  const Scratch scratch(arena, size, share, rows, d_rows);
+  const Scratch scratch(arena, size, shape.share, rows, d_rows);
   const std::int64_t first = std::min(N, size.chunk_tokens);
   const std::int64_t last = N - (N - 1) / size.chunk_tokens * size.chunk_tokens;
   return measured.high_water() +

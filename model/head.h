@@ -2,10 +2,17 @@
 
 #include <cstdint>
 
+#include "model/layer_shape.h"
 #include "model/parameters.h"
 #include "model/pass.h"
 
 namespace slackline {
+
+// What a head makes of gradients, beside losses: those of scale * their sum.
+struct HeadGradient {
+  Tensor d_x{};  // written; empty: no gradients
+  float scale = 1.0F;
+};
 
 // Output projection and cross-entropy, chunk of tokens by chunk, so logits of a whole batch never
 // exist. The table is the token embedding's when tied.
@@ -19,15 +26,9 @@ class Head {
  public:
   Head(Parameters& parameters, const ModelConfig& config);
 
-  // Adds all tokens' losses to those of the pass.
-  void add_loss(const Pass& pass, const Tensor& x) const;
-
-  // The same, and the gradients of scale * their sum: d_x is written, the table's is written or
-  // added to as the pass says.
-  void add_loss_and_gradient(const Pass& pass,
-                             const Tensor& x,
-                             const Tensor& d_x,
-                             float scale) const;
+  // Adds all tokens' losses to those of the pass, and makes their gradients: that of the table is
+  // written or added to as the pass says.
+  void add_loss(const Pass& pass, const Tensor& x, const HeadGradient& gradient = {}) const;
 
   // logits (N, V) f32, for generation and tests. REQUIRES: compute type f32, one tensor rank.
   void logits(StreamView stream, const Tensor& x, const Tensor& logits) const;
@@ -40,19 +41,10 @@ class Head {
                                                  const TensorShare& share);
 
   [[nodiscard]] static std::size_t workspace_bytes(const ModelConfig& config,
-                                                   BatchShape shape,
-                                                   DType dtype,
-                                                   const Workers& workers,
-                                                   const TensorShare& share = {});
+                                                   const LayerShape& shape,
+                                                   const Workers& workers);
 
  private:
-  struct Gradient {
-    Tensor d_x{};  // empty: losses only
-    float scale = 1.0F;
-  };
-
-  void run(const Pass& pass, const Tensor& x, const Gradient& gradient) const;
-
   Parameter* table_;
 };
 

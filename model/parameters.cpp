@@ -193,13 +193,6 @@ void Parameters::refresh_copies(StreamView stream) {
   }
 }
 
-void initialize(StreamView stream, Parameters& parameters, std::uint64_t seed) {
-  for (const Parameter& parameter : parameters.all()) {
-    initialize(stream, parameter, {0, parameter.weight.num_elements()}, parameter.weight, seed);
-  }
-  parameters.refresh_copies(stream);
-}
-
 void initialize(StreamView stream,
                 const Parameter& parameter,
                 Slice range,

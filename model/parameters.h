@@ -125,12 +125,8 @@ class Parameters {
   std::vector<Parameter> parameters_;
 };
 
-// Sets every weight to its initial value: a function of (seed, name, element) alone, element being
-// that of the logical tensor. Copies are refreshed.
-void initialize(StreamView stream, Parameters& parameters, std::uint64_t seed);
-
 // Sets `weight`, f32 or bf16, to the initial values of elements `range` of the parameter's local
-// tensor.
+// tensor: a function of (seed, name, element) alone, element being that of the logical tensor.
 void initialize(StreamView stream,
                 const Parameter& parameter,
                 Slice range,

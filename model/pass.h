@@ -131,7 +131,7 @@ struct Pass {
             .residual = residual,
             .out = out,
             .key = dropout_key(site),
-            .first_row = sum->first_row(num_tokens()),
+            .first_row = sum->share().first_row(num_tokens()),
             .rows_per_sample = T()};
   }
 };

@@ -89,17 +89,15 @@ std::size_t Stage::workspace_bytes(const ModelConfig& config,
   const ChunkSlice chunk = chunk_of(config, options);
   std::size_t bytes = BlockHalf::workspace_bytes(config, shape, workers);
   if (chunk.embedding) {
-    bytes = std::max(
-        bytes, Embedding::workspace_bytes(config, shape.batch, shape.dtype, shape.share, workers));
+    bytes = std::max(bytes, Embedding::workspace_bytes(config, shape, workers));
   }
   if (chunk.head) {
     // The gradient of the final norm's output is held beside what either of the two takes.
     const std::size_t held =
         Arena::aligned_bytes(shape.partial(), {shape.num_rows(), config.hidden});
-    bytes = std::max(
-        {bytes,
-         held + Head::workspace_bytes(config, shape.batch, shape.dtype, workers, shape.share),
-         held + layer_norm_workspace_bytes(shape.num_rows(), config.hidden, workers)});
+    bytes = std::max({bytes,
+                      held + Head::workspace_bytes(config, shape, workers),
+                      held + layer_norm_workspace_bytes(shape.num_rows(), config.hidden, workers)});
   }
   return bytes;
 }
@@ -209,7 +207,7 @@ void Stage::head_backward(const Pass& pass, const Tensors& kept, float scale) {
       scratch.allocate(options_.share.partial(options_.compute), kept.gradient.shape());
   pass.before_use(ModelPart::head);
   pass.before_gradients(ModelPart::head);
-  head_->add_loss_and_gradient(pass, kept.final_norm.y, d_norm, scale);
+  head_->add_loss(pass, kept.final_norm.y, {.d_x = d_norm, .scale = scale});
   pass.after_use(ModelPart::head);
   final_norm_->backward(
       pass.stream, kept.residual.back(), kept.final_norm, d_norm, kept.gradient, Accumulate::no);

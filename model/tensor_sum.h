@@ -50,7 +50,7 @@ struct TensorShare {
 // that a sum may later be compressed.
 //
 // A layer's input and output are the "rows" this rank owns of the residual stream: all N of them,
-// or, with sequence parallelism, slice rank() of size() equal slices. Inside a layer every rank has
+// or, with sequence parallelism, slice `rank` of `size` equal slices. Inside a layer every rank has
 // all N rows and a part of the columns.
 class TensorSum {
  public:
@@ -63,35 +63,21 @@ class TensorSum {
 
   [[nodiscard]] const TensorShare& share() const { return share_; }
 
-  [[nodiscard]] int rank() const { return share_.rank; }
-
-  [[nodiscard]] int size() const { return share_.size; }
-
-  [[nodiscard]] bool sequence_parallel() const { return share_.sequence_parallel; }
-
-  [[nodiscard]] std::int64_t num_rows(std::int64_t N) const { return share_.num_rows(N); }
-
-  [[nodiscard]] std::int64_t first_row(std::int64_t N) const { return share_.first_row(N); }
-
   // The rows of `whole` (N, C) that this rank owns.
   [[nodiscard]] Tensor own_rows(const Tensor& whole) const {
-    const std::int64_t first = first_row(whole.dim(0));
-    return whole.rows(first, first + num_rows(whole.dim(0)));
-  }
-
-  [[nodiscard]] Tensor allocate_whole(ArenaScope& scratch, const Tensor& rows) const {
-    return share_.allocate_whole(scratch, rows);
+    const std::int64_t first = share_.first_row(whole.dim(0));
+    return whole.rows(first, first + share_.num_rows(whole.dim(0)));
   }
 
   // Sums `partial` (N, C), of type share().partial(), over the ranks, in place: afterwards
   // own_rows(partial) hold the sum.
   [[nodiscard]] virtual Transfer sum(const Tensor& partial) = 0;
 
-  // Puts every rank's rows together; `whole` is what allocate_whole gave. Nothing is to be done
-  // when rows are not cut.
+  // Puts every rank's rows together; `whole` is what share().allocate_whole gave. Nothing is to be
+  // done when rows are not cut.
   [[nodiscard]] virtual Transfer gather(const Tensor& rows, const Tensor& whole) = 0;
 
-  // Rank r's `own` (N, K) f32, as it is, into all[r]; `all` is (size(), N, K). For statistics of a
+  // Rank r's `own` (N, K) f32, as it is, into all[r]; `all` is (size, N, K). For statistics of a
   // softmax whose columns are spread over the ranks.
   [[nodiscard]] virtual Transfer collect(const Tensor& own, const Tensor& all) = 0;
 

@@ -40,6 +40,13 @@ class ExchangeList {
                 .element_bytes = size_of(shape_.dtype)});
   }
 
+  // All rows of an activation, TensorSum::gather; where they are not cut, nothing travels.
+  void gather_rows(PassKind pass, std::string_view what) {
+    if (cut()) {
+      gather(pass, what);
+    }
+  }
+
   // Every rank's statistics of some tokens, TensorSum::collect.
   void collect(PassKind pass, std::string_view what, std::int64_t tokens) {
     add({.pass = pass,
@@ -107,9 +114,7 @@ constexpr Half kMlp{.input = "mlp input",
                     .last = WeightProduct::mlp_projection};
 
 void add_forward(ExchangeList& list, const Half& half) {
-  if (list.cut()) {
-    list.gather(PassKind::forward, half.input);
-  }
+  list.gather_rows(PassKind::forward, half.input);
   list.sum(PassKind::forward, half.output);
 }
 
@@ -117,9 +122,7 @@ void add_forward(ExchangeList& list, const Half& half) {
 // rows are cut, that gradient has to wait for the rows behind the sum, so nothing hides either.
 void add_backward(ExchangeList& list, const Half& half, Stage::WeightGradients weight_gradients) {
   const bool weights_now = weight_gradients == Stage::WeightGradients::now;
-  if (list.cut()) {
-    list.gather(PassKind::backward_input, half.output_gradient);
-  }
+  list.gather_rows(PassKind::backward_input, half.output_gradient);
   TensorExchange& sum = list.sum(PassKind::backward_input, half.input_gradient);
   if (weights_now && list.cut()) {
     list.gather(PassKind::backward_input, half.input_for_weights).behind_previous = true;
@@ -145,9 +148,7 @@ std::vector<TensorExchange> embedding_exchanges(const ModelConfig& config,
                                                 const Stage::Options& options) {
   ExchangeList list(config, options);
   list.sum(PassKind::forward, "embedded tokens").element_bytes = size_of(options.compute);
-  if (list.cut()) {
-    list.gather(PassKind::backward_input, "gradient of embedded tokens");
-  }
+  list.gather_rows(PassKind::backward_input, "gradient of embedded tokens");
   return list.take();
 }
 
@@ -158,13 +159,9 @@ std::vector<TensorExchange> layer_exchanges(const ModelConfig& config,
   add_forward(list, kMlp);
   if (config.recompute == Recompute::block) {
     // The forward pass again but for its last sum, whose result is the input of the next block.
-    if (list.cut()) {
-      list.gather(PassKind::backward_input, kAttention.recomputed_input);
-    }
+    list.gather_rows(PassKind::backward_input, kAttention.recomputed_input);
     list.sum(PassKind::backward_input, "recomputed attention output");
-    if (list.cut()) {
-      list.gather(PassKind::backward_input, kMlp.recomputed_input);
-    }
+    list.gather_rows(PassKind::backward_input, kMlp.recomputed_input);
   }
   add_backward(list, kMlp, options.weight_gradients);
   add_backward(list, kAttention, options.weight_gradients);
@@ -180,9 +177,7 @@ std::vector<TensorExchange> layer_exchanges(const ModelConfig& config,
 std::vector<TensorExchange> head_exchanges(const ModelConfig& config,
                                            const Stage::Options& options) {
   ExchangeList list(config, options);
-  if (list.cut()) {
-    list.gather(PassKind::backward_input, "head input");
-  }
+  list.gather_rows(PassKind::backward_input, "head input");
   const std::int64_t N = list.num_tokens();
   const std::int64_t chunk = Head::chunk_tokens(N, config.vocab, options.device, list.share());
   std::int64_t last_chunk = 0;

@@ -15,15 +15,16 @@ void TensorChannel::place(const Tensor& part, const Tensor& slot) const {
 }
 
 Transfer TensorChannel::sum(const Tensor& partial) {
-  if (size() == 1) {
+  if (share().size == 1) {
     return {};
   }
-  return sequence_parallel() ? group_->reduce_scatter(partial, note("sum of partial products"))
-                             : group_->all_reduce(partial, note("sum of partial products"));
+  return share().sequence_parallel
+             ? group_->reduce_scatter(partial, note("sum of partial products"))
+             : group_->all_reduce(partial, note("sum of partial products"));
 }
 
 Transfer TensorChannel::gather(const Tensor& rows, const Tensor& whole) {
-  if (!sequence_parallel()) {
+  if (!share().sequence_parallel) {
     return {};
   }
   place(rows, own_rows(whole));
@@ -31,21 +32,22 @@ Transfer TensorChannel::gather(const Tensor& rows, const Tensor& whole) {
 }
 
 Transfer TensorChannel::collect(const Tensor& own, const Tensor& all) {
-  place(own, all.rows(rank(), rank() + 1));
-  return size() == 1 ? Transfer{} : group_->all_gather(all, note("softmax statistics"));
+  place(own, all.rows(share().rank, share().rank + 1));
+  return share().size == 1 ? Transfer{} : group_->all_gather(all, note("softmax statistics"));
 }
 
 Tensor TensorChannel::share_of(const Tensor& boundary) const {
-  if (sequence_parallel() || size() == 1) {
+  if (share().sequence_parallel || share().size == 1) {
     return boundary;
   }
   // Heads divide over the ranks, so the columns do, and so do the elements.
   const auto count = static_cast<std::int64_t>(boundary.num_elements());
-  return boundary.reshaped({size(), count / size()}).rows(rank(), rank() + 1);
+  return boundary.reshaped({share().size, count / share().size})
+      .rows(share().rank, share().rank + 1);
 }
 
 void TensorChannel::gather_shares(const Tensor& boundary) {
-  if (!sequence_parallel() && size() > 1) {
+  if (!share().sequence_parallel && share().size > 1) {
     group_->all_gather(boundary, note("shares of a stage's input")).wait();
   }
 }

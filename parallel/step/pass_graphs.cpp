@@ -13,7 +13,7 @@ bool PassGraphs::can_capture(const Pass& pass) const {
   // Masks of dropout are functions of the step, which kernels take by value; transfers, told users
   // and filters are of the host; a profile wants times of ops.
   return !refused_ && pass.stream.device() == Device::cuda && pass.dropout == 0.0F &&
-         pass.use == nullptr && pass.filter == nullptr && pass.sum->size() == 1 &&
+         pass.use == nullptr && pass.filter == nullptr && pass.sum->share().size == 1 &&
          pass.stream.profile() == nullptr;
 }
 

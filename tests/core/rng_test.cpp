@@ -1,6 +1,7 @@
 #include "core/rng.h"
 
 #include <cmath>
+#include <vector>
 
 #include "tests/support/catch.h"
 
@@ -33,6 +34,20 @@ TEST_CASE("normal numbers have mean 0, variance 1 and kurtosis 3") {
   REQUIRE(std::abs(sum / kCount) < 5.0 / std::sqrt(kCount));
   REQUIRE(std::abs(squares / kCount - 1.0) < 5.0 * std::sqrt(2.0 / kCount));
   REQUIRE(std::abs(fourths / kCount - 3.0) < 5.0 * std::sqrt(96.0 / kCount));
+}
+
+TEST_CASE("a run of normal numbers may begin and end within a pair") {
+  const PhiloxKey key = philox_key(7, "h.0.attn.c_attn.weight");
+  for (const std::size_t first : {0, 1, 6}) {
+    for (const std::size_t count : {0, 1, 2, 5}) {
+      std::vector<float> values(count);
+      draw_normal(values, key, first, 0.02);
+      for (std::size_t i = 0; i < count; ++i) {
+        const std::size_t element = first + i;
+        CHECK(values[i] == static_cast<float>(0.02 * normal_pair(key, element / 2)[element % 2]));
+      }
+    }
+  }
 }
 
 TEST_CASE("dropout drops the asked share, and every part of the key matters") {

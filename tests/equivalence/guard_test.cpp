@@ -14,6 +14,7 @@
 #include "model/stage.h"
 #include "parallel/mesh/stage_split.h"
 #include "parallel/plan/compression_quality.h"
+#include "tests/equivalence/initial_weights.h"
 #include "tests/equivalence/sampled_step.h"
 #include "tests/support/catch.h"
 
@@ -67,7 +68,7 @@ Boundary boundary_of(const MeshRun& run, const std::vector<MicroBatch>& micro_ba
   Stream stream({.num_threads = 1,
                  .workspace_bytes = std::max(Stage::workspace_bytes(run.model, options(0), 1),
                                              Stage::workspace_bytes(run.model, options(1), 1))});
-  initialize(stream, parameters, kSeed);
+  set_initial_weights(stream, parameters, kSeed);
   Stage first(parameters, run.model, options(0));
   Stage second(parameters, run.model, options(1));
   ActivationSlot first_slot(Stage::activation_bytes(run.model, options(0)));

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/rng.h"
+#include "tests/equivalence/initial_weights.h"
 
 namespace slackline::testing {
 
@@ -47,7 +48,7 @@ OptimusCcOracle::OptimusCcOracle(const MeshRun& run, const OptimusCcRules& rules
       rules_(rules),
       parameters_(run.model, {}),
       stream_({.num_threads = 1, .workspace_bytes = largest_workspace(run)}) {
-  initialize(stream_, parameters_, kSeed);
+  set_initial_weights(stream_, parameters_, kSeed);
   const auto tokens = static_cast<std::size_t>(run.micro_batch * run.model.sequence);
   const auto C = static_cast<std::size_t>(run.model.hidden);
   for (int stage = 0; stage < run.parallel.pipeline; ++stage) {

@@ -14,6 +14,7 @@
 #include "compress/compress_config.h"
 #include "tests/equivalence/bounds.h"
 #include "tests/equivalence/distance.h"
+#include "tests/equivalence/initial_weights.h"
 #include "tests/equivalence/layouts.h"
 #include "tests/support/catch.h"
 
@@ -58,7 +59,7 @@ std::vector<Layout> layouts() {
 LogicalTensors initial_weights(const ModelConfig& model) {
   Parameters parameters(model, {.gradients = Gradients::none});
   Stream stream({.name = "initial weights"});
-  initialize(stream, parameters, kSeed);
+  set_initial_weights(stream, parameters, kSeed);
   LogicalTensors weights;
   for (const Parameter& parameter : parameters.all()) {
     const std::span<const float> values = parameter.weight.span<float>();

@@ -32,20 +32,20 @@ Result run(const Setting& setting, TensorSum& sum) {
   const ModelConfig config = embedding_config(setting.tied);
   const std::int64_t C = config.hidden;
   Parameters parameters = vocabulary_share(config, setting.compute, sum.share());
-  const std::size_t bytes =
-      Embedding::workspace_bytes(config, {.B = kB, .T = kT}, setting.compute, sum.share(), 2);
+  const std::size_t bytes = Embedding::workspace_bytes(
+      config, {.batch = {.B = kB, .T = kT}, .dtype = setting.compute, .share = sum.share()}, 2);
   Stream stream(test_stream(2, bytes));
   TokenBatch batch(kB, kT, config.vocab);
   Pass pass = batch.pass(stream, sum);
   pass.dropout = setting.dropout;
   Embedding embedding(parameters);
 
-  GuardedTensor out(setting.compute, {sum.num_rows(kN), C});
+  GuardedTensor out(setting.compute, {sum.share().num_rows(kN), C});
   embedding.forward(pass, out);
   Result result{.out = out.values(), .d_tokens = {}, .d_positions = {}};
 
   GuardedTensor dy = random_tensor(setting.compute, {kN, C}, {.seed = 9});
-  GuardedTensor d_out(setting.compute, {sum.num_rows(kN), C}, values_of(sum.own_rows(dy)));
+  GuardedTensor d_out(setting.compute, {sum.share().num_rows(kN), C}, values_of(sum.own_rows(dy)));
   // The head's gradient of a tied table, to which the input's is added.
   Parameter& table = parameters.at("wte.weight");
   for (float& value : table.gradient.span<float>()) {
@@ -76,7 +76,7 @@ TEST_CASE("an embedding spread over tensor ranks has the bits of one rank, gradi
                                     << " ranks, sequence parallel " << ranks.sequence_parallel);
       std::vector<Result> results(static_cast<std::size_t>(ranks.size));
       run_tensor_ranks(ranks, [&](TensorSum& sum) {
-        results[static_cast<std::size_t>(sum.rank())] = run(setting, sum);
+        results[static_cast<std::size_t>(sum.share().rank)] = run(setting, sum);
       });
       std::vector<double> out;
       std::vector<double> d_tokens;

@@ -49,7 +49,9 @@ Result run(const Setting& setting, TensorSum& sum) {
   const ModelConfig config = setting.config();
   Parameters parameters = vocabulary_share(config, setting.compute, sum.share());
   const std::size_t bytes = Head::workspace_bytes(
-      config, {.B = setting.B, .T = setting.T}, setting.compute, setting.num_threads, sum.share());
+      config,
+      {.batch = {.B = setting.B, .T = setting.T}, .dtype = setting.compute, .share = sum.share()},
+      setting.num_threads);
   Stream stream(test_stream(setting.num_threads, bytes));
   TokenBatch batch(setting.B, setting.T, setting.vocab);
   Pass pass = batch.pass(stream, sum);
@@ -60,13 +62,13 @@ Result run(const Setting& setting, TensorSum& sum) {
     value = setting.held == 0.0 ? NAN : static_cast<float>(setting.held);
   }
   GuardedTensor all_x = setting.x();
-  const Shape rows{sum.num_rows(setting.N()), setting.C};
+  const Shape rows{sum.share().num_rows(setting.N()), setting.C};
   GuardedTensor x(setting.compute, rows, values_of(sum.own_rows(all_x)));
   GuardedTensor d_x(sum.share().partial(setting.compute), rows);
   Result result;
   LossSum losses;
   pass.losses = &losses;
-  head.add_loss_and_gradient(pass, x, d_x, kScale);
+  head.add_loss(pass, x, {.d_x = d_x, .scale = kScale});
   result.loss = losses.take(stream);
   SL_CHECK_EQ(stream.workspace().high_water(), bytes);
   SL_CHECK(d_x.sentinels_intact(), "the head wrote beyond its rows");
@@ -117,7 +119,7 @@ void check(const Setting& setting, const Result& whole) {
 Result run_on(const TensorRanks& ranks, const Setting& setting) {
   std::vector<Result> results(static_cast<std::size_t>(ranks.size));
   run_tensor_ranks(ranks, [&](TensorSum& sum) {
-    results[static_cast<std::size_t>(sum.rank())] = run(setting, sum);
+    results[static_cast<std::size_t>(sum.share().rank)] = run(setting, sum);
   });
   Result whole = results[0];
   for (std::size_t r = 1; r < results.size(); ++r) {
@@ -215,7 +217,7 @@ TEST_CASE("a NaN in x makes the head's loss NaN") {
   NoTensorSum one_rank;
   Parameters parameters = vocabulary_share(setting.config(), DType::f32, one_rank.share());
   Stream stream(
-      test_stream(1, Head::workspace_bytes(setting.config(), {.B = 3, .T = 8}, DType::f32, 1)));
+      test_stream(1, Head::workspace_bytes(setting.config(), {.batch = {.B = 3, .T = 8}}, 1)));
   TokenBatch batch(3, 8, setting.vocab);
   GuardedTensor x = setting.x();
   std::vector<double> values = x.values();

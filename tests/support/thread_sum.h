@@ -32,8 +32,8 @@ class ThreadSum final : public TensorSum {
     share_with_others(partial);
     const std::size_t count = partial.num_elements();
     const auto C = static_cast<std::size_t>(partial.dim(1));
-    const std::size_t begin = static_cast<std::size_t>(first_row(partial.dim(0))) * C;
-    const std::size_t end = begin + static_cast<std::size_t>(num_rows(partial.dim(0))) * C;
+    const std::size_t begin = static_cast<std::size_t>(share().first_row(partial.dim(0))) * C;
+    const std::size_t end = begin + static_cast<std::size_t>(share().num_rows(partial.dim(0))) * C;
     std::vector<float> total(count, NAN);
     for (std::size_t i = begin; i < end; ++i) {
       total[i] = value(group_->tensors[0], i);
@@ -53,7 +53,7 @@ class ThreadSum final : public TensorSum {
   }
 
   Transfer gather(const Tensor& rows, const Tensor& whole) override {
-    return sequence_parallel() ? collect(rows, whole) : Transfer();
+    return share().sequence_parallel ? collect(rows, whole) : Transfer();
   }
 
   Transfer collect(const Tensor& own, const Tensor& all) override {
@@ -75,7 +75,7 @@ class ThreadSum final : public TensorSum {
   }
 
   void share_with_others(const Tensor& tensor) {
-    group_->tensors[static_cast<std::size_t>(rank())] = tensor;
+    group_->tensors[static_cast<std::size_t>(share().rank)] = tensor;
     group_->barrier.arrive_and_wait();
   }
 

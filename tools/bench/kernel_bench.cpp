@@ -180,7 +180,10 @@ class Bench {
     }
     const ModelConfig config{.hidden = static_cast<int>(C), .vocab = static_cast<int>(V)};
     Parameters parameters(config, {.compute = dtype_});
-    initialize(stream_, parameters, 1);
+    for (const Parameter& parameter : parameters.all()) {
+      initialize(stream_, parameter, {0, parameter.weight.num_elements()}, parameter.weight, 1);
+    }
+    parameters.refresh_copies(stream_);
     const Head head(parameters, config);
     NoTensorSum sum;
     LossSum losses;
@@ -192,7 +195,8 @@ class Bench {
                     .losses = &losses};
     const double flops = 6.0 * static_cast<double>(N * V * C);
     time(fmt::format("cross entropy {} x {} x {}", N, C, V), flops, [&] {
-      head.add_loss_and_gradient(pass, operands_.take({N, C}), operands_.take({N, C}), 1.0F);
+      const Tensor x = operands_.take({N, C});
+      head.add_loss(pass, x, {.d_x = operands_.take({N, C})});
     });
   }
 

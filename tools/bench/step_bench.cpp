@@ -59,7 +59,10 @@ class StepRunner {
         parameters_(options.model, {.compute = stage_options(options).compute}),
         stage_(parameters_, options.model, stage_options(options)),
         optimizer_(optimized_tensors(parameters_), OptimizerConfig{}) {
-    initialize(stream_, parameters_, 1);
+    for (const Parameter& parameter : parameters_.all()) {
+      initialize(stream_, parameter, {0, parameter.weight.num_elements()}, parameter.weight, 1);
+    }
+    parameters_.refresh_copies(stream_);
     const PhiloxKey key = philox_key(1, "tokens");
     for (int i = 0; i < options.batch * options.model.sequence; ++i) {
       const double unit = uniform_number(key, static_cast<std::uint64_t>(i));

@@ -49,13 +49,13 @@ class RecordingSum final : public TensorSum {
   void set_pass(PassKind pass) { pass_ = pass; }
 
   Transfer sum(const Tensor& partial) override {
-    return post(sequence_parallel() ? Kind::reduce_scatter : Kind::all_reduce,
+    return post(share().sequence_parallel ? Kind::reduce_scatter : Kind::all_reduce,
                 {partial.dim(0), partial.dim(1)},
                 partial.dtype());
   }
 
   Transfer gather(const Tensor& rows, const Tensor& whole) override {
-    if (!sequence_parallel()) {
+    if (!share().sequence_parallel) {
       return {};
     }
     fill(rows, whole);
@@ -89,7 +89,7 @@ class RecordingSum final : public TensorSum {
     auto* to = static_cast<std::byte*>(whole.raw());
     const std::vector<std::byte> own(static_cast<const std::byte*>(part.raw()),
                                      static_cast<const std::byte*>(part.raw()) + part.bytes());
-    for (int rank = 0; rank < size(); ++rank) {
+    for (int rank = 0; rank < share().size; ++rank) {
       std::memcpy(to + static_cast<std::size_t>(rank) * own.size(), own.data(), own.size());
     }
   }
