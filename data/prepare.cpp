@@ -120,7 +120,7 @@ void require_names_are_free(const PrepareOptions& options) {
 // Encodes a piece of a document into a sequence of the writer.
 void write_piece(const DocumentPiece& piece, const Tokenizer& tokenizer, MegatronWriter& writer) {
   std::vector<TokenId> ids;
-  tokenizer.encode(piece.text, piece.part, ids);
+  tokenizer.encode_part(piece.text, piece.part, ids);
   if (piece.ends_document) {
     ids.push_back(tokenizer.end_of_text());
   }
