@@ -1,4 +1,3 @@
-#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
