@@ -77,8 +77,7 @@ std::uint64_t member_samples(std::uint64_t samples, double weight) {
   return static_cast<std::uint64_t>(std::ceil(share * (1 + kSurplus)));
 }
 
-Blend::Blend(std::span<const double> weights, std::uint64_t samples)
-    : num_samples_(samples), taken_(weights.size(), 0) {
+Blend::Blend(std::span<const double> weights, std::uint64_t samples) : taken_(weights.size(), 0) {
   if (weights.size() == 1) {  // every sample is the member's next one
     taken_.front() = samples;
     return;

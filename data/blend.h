@@ -29,8 +29,6 @@ class Blend {
   // REQUIRES: `weights` are normalized, at least one, at most kMaxMembers.
   Blend(std::span<const double> weights, std::uint64_t samples);
 
-  [[nodiscard]] std::uint64_t num_samples() const { return num_samples_; }
-
   [[nodiscard]] Choice operator[](std::uint64_t i) const {
     return members_.empty() ? Choice{.sample = i}
                             : Choice{.member = members_[i], .sample = samples_[i]};
@@ -44,7 +42,6 @@ class Blend {
   [[nodiscard]] std::uint64_t taken(std::size_t member) const { return taken_[member]; }
 
  private:
-  std::uint64_t num_samples_ = 0;
   std::vector<std::uint16_t> members_;  // of each sample; none where there is one member
   std::vector<std::uint64_t> samples_;
   std::vector<std::uint64_t> taken_;

@@ -117,7 +117,7 @@ void Dataset::append_block(Member& member,
                          .samples = samples,
                          .block = member.blocks.size()});
   member.num_samples += block.num_samples();
-  member.state.push_back(static_cast<std::int64_t>(block.epochs()));
+  member.state.push_back(static_cast<std::int64_t>(block.epochs));
   member.state.push_back(static_cast<std::int64_t>(samples));
 }
 

@@ -43,7 +43,7 @@ class Dataset {
   // contents, where there are any, are as many as stored orders.
   Dataset(std::vector<DataMember> members, const DatasetOptions& options);
 
-  [[nodiscard]] std::uint64_t num_samples() const { return blend_.num_samples(); }
+  [[nodiscard]] std::uint64_t num_samples() const { return options_.samples; }
 
   // Writes the T + 1 tokens of a sample: inputs are the first T of them, targets the last T.
   // REQUIRES: index < num_samples(), tokens.size() == T + 1.

@@ -120,7 +120,7 @@ void require_names_are_free(const PrepareOptions& options) {
 // Encodes a piece of a document into a sequence of the writer.
 void write_piece(const DocumentPiece& piece, const Tokenizer& tokenizer, MegatronWriter& writer) {
   std::vector<TokenId> ids;
-  tokenizer.encode(piece.text, piece.part, ids);
+  tokenizer.encode_part(piece.text, piece.part, ids);
   if (piece.ends_document) {
     ids.push_back(tokenizer.end_of_text());
   }
@@ -134,7 +134,7 @@ void write_piece(const DocumentPiece& piece, const Tokenizer& tokenizer, Megatro
 }  // namespace
 
 PrepareSummary prepare(const PrepareOptions& options,
-                       const std::function<void(const PrepareProgress&)>& progress) {
+                       const std::function<void(std::uint64_t, std::uint64_t)>& progress) {
   require_valid(options);
   require_names_are_free(options);
   make_parent(options.out);
@@ -151,21 +151,19 @@ PrepareSummary prepare(const PrepareOptions& options,
   tokenizer_writer.write(tokenizer_to_json(*tokenizer));
 
   PrepareSummary summary{.vocabulary = tokenizer->vocabulary_size()};
-  PrepareProgress state{.bytes_total = total_bytes(options.inputs)};
+  const std::uint64_t bytes_total = total_bytes(options.inputs);
+  std::uint64_t bytes_before = 0;
   for (const std::string& path : options.inputs) {
-    const std::uint64_t bytes_before = state.bytes_read;
     const auto reader = open_documents(
         path, [&tokenizer](std::string_view text) { return tokenizer->split_point(text); });
     while (const std::optional<DocumentPiece> piece = reader->next()) {
       write_piece(*piece, *tokenizer, writer);
       summary.text_bytes += piece->text.size();
-      state.bytes_read = bytes_before + reader->bytes_read();
-      state.tokens = writer.num_tokens();
       if (progress) {
-        progress(state);
+        progress(bytes_before + reader->bytes_read(), bytes_total);
       }
     }
-    state.bytes_read = bytes_before + reader->bytes_read();
+    bytes_before += reader->bytes_read();
   }
   if (writer.num_documents() == 0) {
     throw FileError(fmt::format("{}: no text in the input files", options.inputs.front()));

@@ -21,12 +21,6 @@ struct PrepareOptions {
                                          // where that is just "sentencepiece"
 };
 
-struct PrepareProgress {
-  std::uint64_t bytes_read = 0;
-  std::uint64_t bytes_total = 0;  // of all inputs; pipes count 0
-  std::uint64_t tokens = 0;
-};
-
 struct PrepareSummary {
   std::uint64_t documents = 0;
   std::uint64_t tokens = 0;  // end-of-text included
@@ -40,9 +34,11 @@ struct PrepareSummary {
 //
 // All files appear at the end; a run that fails or is killed leaves the names as they were (at the
 // worst, when killed while replacing a data set, without an index). Calls `progress`, where given,
-// after every piece. Throws ConfigError for a wrong option and FileError for what is wrong with a
-// file: unreadable, not UTF-8, no text at all, no place to write to.
-PrepareSummary prepare(const PrepareOptions& options,
-                       const std::function<void(const PrepareProgress&)>& progress = {});
+// after every piece, with the bytes of all inputs; those of pipes count 0 in the total. Throws
+// ConfigError for a wrong option and FileError for what is wrong with a file: unreadable, not
+// UTF-8, no text at all, no place to write to.
+PrepareSummary prepare(
+    const PrepareOptions& options,
+    const std::function<void(std::uint64_t done, std::uint64_t total)>& progress = {});
 
 }  // namespace slackline

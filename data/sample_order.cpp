@@ -42,54 +42,53 @@ void append_epochs(IndexArray& ids,
 }  // namespace
 
 SampleOrder::SampleOrder(std::span<const std::uint32_t> lengths, const SampleOrderOptions& options)
-    : sequence_(options.sequence) {
+    : sequence(options.sequence) {
   const std::uint64_t epoch_tokens =
       std::accumulate(lengths.begin(), lengths.end(), std::uint64_t{0});
-  SL_CHECK(sequence_ > 0 && options.samples > 0 && epoch_tokens > sequence_, "no sample to order");
+  SL_CHECK(sequence > 0 && options.samples > 0 && epoch_tokens > sequence, "no sample to order");
 
-  epochs_ = epochs_of(options.samples, sequence_, epoch_tokens);
-  const std::uint64_t total = samples_of(epochs_ * epoch_tokens, sequence_);
-  const std::uint64_t before_last = samples_of((epochs_ - 1) * epoch_tokens, sequence_);
+  epochs = epochs_of(options.samples, sequence, epoch_tokens);
+  const std::uint64_t total = samples_of(epochs * epoch_tokens, sequence);
+  const std::uint64_t before_last = samples_of((epochs - 1) * epoch_tokens, sequence);
   const auto whole_enough = static_cast<std::uint64_t>(
-      kWholeEnough * static_cast<double>(samples_of(epoch_tokens, sequence_)));
-  last_epoch_is_separate_ = epochs_ > 1 && options.samples - before_last < whole_enough;
+      kWholeEnough * static_cast<double>(samples_of(epoch_tokens, sequence)));
+  last_epoch_is_separate = epochs > 1 && options.samples - before_last < whole_enough;
 
   NumpyShuffler shuffler(numpy_seed(options.seed, options.block));
-  sequences_ = IndexArray(lengths.size() * epochs_, lengths.size());
-  append_epochs(
-      sequences_, lengths.size(), last_epoch_is_separate_ ? epochs_ - 1 : epochs_, shuffler);
-  if (last_epoch_is_separate_) {
-    append_epochs(sequences_, lengths.size(), 1, shuffler);
+  sequences = IndexArray(lengths.size() * epochs, lengths.size());
+  append_epochs(sequences, lengths.size(), last_epoch_is_separate ? epochs - 1 : epochs, shuffler);
+  if (last_epoch_is_separate) {
+    append_epochs(sequences, lengths.size(), 1, shuffler);
   }
-  starts_.reserve(sequences_.size() + 1);
-  starts_.push_back(0);
-  for (std::size_t i = 0; i < sequences_.size(); ++i) {
-    starts_.push_back(starts_.back() + lengths[sequences_[i]]);
+  starts.reserve(sequences.size() + 1);
+  starts.push_back(0);
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    starts.push_back(starts.back() + lengths[sequences[i]]);
   }
-  const std::uint64_t mixed = last_epoch_is_separate_ ? before_last : total;
-  samples_ = IndexArray(total, total);
+  const std::uint64_t mixed = last_epoch_is_separate ? before_last : total;
+  samples = IndexArray(total, total);
   for (std::uint64_t j = 0; j < total; ++j) {
-    samples_.push_back(j);
+    samples.push_back(j);
   }
-  samples_.shuffle(shuffler, 0, mixed);
-  samples_.shuffle(shuffler, mixed, total - mixed);
+  samples.shuffle(shuffler, 0, mixed);
+  samples.shuffle(shuffler, mixed, total - mixed);
 }
 
 SampleOrder::Place SampleOrder::start_of(std::uint64_t j) const {
-  const std::uint64_t token = j * sequence_;
-  const auto after = std::upper_bound(starts_.begin(), starts_.end(), token);
-  const auto position = static_cast<std::size_t>(after - starts_.begin()) - 1;
-  return {.position = position, .offset = token - starts_[position]};
+  const std::uint64_t token = j * sequence;
+  const auto after = std::upper_bound(starts.begin(), starts.end(), token);
+  const auto position = static_cast<std::size_t>(after - starts.begin()) - 1;
+  return {.position = position, .offset = token - starts[position]};
 }
 
 void SampleOrder::append_parts(std::uint64_t index, std::vector<Part>& parts) const {
-  Place place = start_of(samples_[index]);
-  for (std::uint64_t missing = sequence_ + 1; missing > 0; ++place.position, place.offset = 0) {
-    const std::uint64_t length = starts_[place.position + 1] - starts_[place.position];
+  Place place = start_of(samples[index]);
+  for (std::uint64_t missing = sequence + 1; missing > 0; ++place.position, place.offset = 0) {
+    const std::uint64_t length = starts[place.position + 1] - starts[place.position];
     const std::uint64_t count = std::min(missing, length - place.offset);
     if (count > 0) {
       parts.push_back(
-          {.sequence = sequences_[place.position], .offset = place.offset, .count = count});
+          {.sequence = sequences[place.position], .offset = place.offset, .count = count});
     }
     missing -= count;
   }

@@ -2,10 +2,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
-#include "data/index_array.h"
+#include "data/numpy_shuffle.h"
 
 namespace slackline {
 
@@ -25,9 +26,48 @@ struct SampleOrderOptions {
   std::uint64_t block = 0;
 };
 
-// A pure function of its arguments; immutable.
-class SampleOrder {
+// Numbers up to `largest`, in four bytes each where they fit, else in eight: sample orders hold as
+// many of them as a run has samples.
+class IndexArray {
  public:
+  IndexArray() = default;
+
+  IndexArray(std::size_t capacity, std::uint64_t largest)
+      : wide_(largest > std::numeric_limits<std::uint32_t>::max()) {
+    wide_ ? long_.reserve(capacity) : short_.reserve(capacity);
+  }
+
+  void push_back(std::uint64_t value) {
+    if (wide_) {
+      long_.push_back(value);
+    } else {
+      short_.push_back(static_cast<std::uint32_t>(value));
+    }
+  }
+
+  [[nodiscard]] std::size_t size() const { return wide_ ? long_.size() : short_.size(); }
+
+  [[nodiscard]] std::uint64_t operator[](std::size_t i) const {
+    return wide_ ? long_[i] : short_[i];
+  }
+
+  // Shuffles the elements first .. first + count - 1.
+  void shuffle(NumpyShuffler& shuffler, std::size_t first, std::size_t count) {
+    if (wide_) {
+      shuffler.shuffle(std::span(long_).subspan(first, count));
+    } else {
+      shuffler.shuffle(std::span(short_).subspan(first, count));
+    }
+  }
+
+ private:
+  bool wide_ = false;
+  std::vector<std::uint32_t> short_;
+  std::vector<std::uint64_t> long_;
+};
+
+// A pure function of its arguments; not to be changed.
+struct SampleOrder {
   // Where a token stands: a place in the shuffled order of sequences, and an offset there.
   struct Place {
     std::size_t position = 0;
@@ -52,21 +92,8 @@ class SampleOrder {
   // REQUIRES: they add up to T + 1 at least; T, samples > 0.
   SampleOrder(std::span<const std::uint32_t> lengths, const SampleOrderOptions& options);
 
-  [[nodiscard]] std::uint64_t epochs() const { return epochs_; }
-
-  [[nodiscard]] bool last_epoch_is_separate() const { return last_epoch_is_separate_; }
-
   // All samples of the epochs: at least as many as were asked for.
-  [[nodiscard]] std::uint64_t num_samples() const { return samples_.size(); }
-
-  // The shuffled order: which sequence stands at `position`, which sample comes `index`-th.
-  [[nodiscard]] std::size_t num_positions() const { return sequences_.size(); }
-
-  [[nodiscard]] std::uint64_t sequence_at(std::size_t position) const {
-    return sequences_[position];
-  }
-
-  [[nodiscard]] std::uint64_t sample_at(std::size_t index) const { return samples_[index]; }
+  [[nodiscard]] std::uint64_t num_samples() const { return samples.size(); }
 
   // The first token of sample j, not shuffled; num_samples() gives the last token of all.
   [[nodiscard]] Place start_of(std::uint64_t j) const;
@@ -74,13 +101,12 @@ class SampleOrder {
   // Appends the T + 1 tokens of the `index`-th sample in training order, as parts of sequences.
   void append_parts(std::uint64_t index, std::vector<Part>& parts) const;
 
- private:
-  std::uint64_t sequence_;
-  std::uint64_t epochs_ = 1;
-  bool last_epoch_is_separate_ = false;
-  IndexArray sequences_;               // document index: ids of sequences
-  std::vector<std::uint64_t> starts_;  // tokens before each of them, then all tokens
-  IndexArray samples_;                 // shuffle index
+  std::uint64_t sequence;  // T
+  std::uint64_t epochs = 1;
+  bool last_epoch_is_separate = false;
+  IndexArray sequences;               // by position; Megatron's document index
+  std::vector<std::uint64_t> starts;  // tokens before each of them, then all tokens
+  IndexArray samples;                 // in training order; Megatron's shuffle index
 };
 
 }  // namespace slackline

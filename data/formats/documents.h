@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "data/formats/input_file.h"
 #include "data/tokenizers/tokenizer.h"
 
 namespace slackline {
@@ -35,14 +36,19 @@ class DocumentReader {
  public:
   using SplitPoint = std::function<std::size_t(std::string_view)>;
 
-  DocumentReader() = default;
+  explicit DocumentReader(const std::string& path) : file_(path) {}
+
   DocumentReader(const DocumentReader&) = delete;
   DocumentReader& operator=(const DocumentReader&) = delete;
   virtual ~DocumentReader() = default;
 
   // The next piece, or nothing at the end of the file.
   [[nodiscard]] virtual std::optional<DocumentPiece> next() = 0;
-  [[nodiscard]] virtual std::uint64_t bytes_read() const = 0;
+
+  [[nodiscard]] std::uint64_t bytes_read() const { return file_.bytes_read(); }
+
+ protected:
+  InputFile file_;
 };
 
 // Adds up the sizes of the files among these paths.

@@ -4,7 +4,6 @@
 #include "core/error.h"
 #include "core/strict_json.h"
 #include "data/formats/documents.h"
-#include "data/formats/input_file.h"
 #include "data/tokenizers/utf8.h"
 
 namespace slackline {
@@ -12,7 +11,7 @@ namespace {
 
 class JsonDocuments final : public DocumentReader {
  public:
-  explicit JsonDocuments(const std::string& path) : file_(path) {}
+  using DocumentReader::DocumentReader;
 
   [[nodiscard]] std::optional<DocumentPiece> next() override {
     std::uint64_t line_start = file_.bytes_read();
@@ -32,8 +31,6 @@ class JsonDocuments final : public DocumentReader {
     }
     return std::nullopt;
   }
-
-  [[nodiscard]] std::uint64_t bytes_read() const override { return file_.bytes_read(); }
 
  private:
   [[nodiscard]] std::string text_of_line() const {
@@ -57,7 +54,6 @@ class JsonDocuments final : public DocumentReader {
     throw FileError(fmt::format("{}: line {}: {}", file_.path(), line_number_, what));
   }
 
-  InputFile file_;
   std::string line_;
   std::string text_;
   std::uint64_t line_number_ = 0;

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstring>
 #include <fstream>
 #include <optional>
 
@@ -36,12 +35,6 @@ std::optional<Kind> kind_by_magic(std::int32_t magic) {
   return std::nullopt;
 }
 
-std::int32_t word_at(const MappedFile& file, std::size_t offset) {
-  std::int32_t word = 0;
-  std::memcpy(&word, file.bytes().data() + offset, sizeof word);
-  return word;
-}
-
 class LlmcFile final : public TokenFile {
  public:
   LlmcFile(const std::string& path, std::int64_t vocabulary) : file_(path) {
@@ -68,16 +61,17 @@ class LlmcFile final : public TokenFile {
       throw FileError(fmt::format(
           "{}: truncated: the header has {} bytes, got {}", path(), kHeaderBytes, size));
     }
-    const std::optional<Kind> kind = kind_by_magic(word_at(file_, 0));
+    const std::optional<Kind> kind = kind_by_magic(value_at<std::int32_t>(file_.bytes(), 0));
     SL_CHECK(kind, path());
-    if (const std::int32_t version = word_at(file_, kVersionOffset); version != kind->version) {
+    if (const std::int32_t version = value_at<std::int32_t>(file_.bytes(), kVersionOffset);
+        version != kind->version) {
       throw FileError(fmt::format("{}: offset {}: version {} is expected, got {}",
                                   path(),
                                   kVersionOffset,
                                   kind->version,
                                   version));
     }
-    const std::int32_t count = word_at(file_, kCountOffset);
+    const std::int32_t count = value_at<std::int32_t>(file_.bytes(), kCountOffset);
     const auto width = static_cast<std::int64_t>(kind->width);
     const std::int64_t expected = static_cast<std::int64_t>(kHeaderBytes) + count * width;
     if (count < 0 || static_cast<std::int64_t>(size) != expected) {

@@ -13,13 +13,6 @@
 namespace slackline {
 namespace {
 
-template <typename T>
-T load(const MappedFile& file, std::uint64_t offset) {
-  T value{};
-  std::memcpy(&value, file.bytes().data() + offset, sizeof value);
-  return value;
-}
-
 std::uint64_t offsets_at(std::uint64_t sequences) {
   return megatron::kArraysOffset + sizeof(std::int32_t) * sequences;
 }
@@ -61,8 +54,8 @@ class MegatronFile final : public TokenFile {
     if (sequence == num_sequences_) {
       return num_tokens();
     }
-    const auto offset =
-        load<std::int64_t>(idx_, offsets_at(num_sequences_) + sizeof(std::int64_t) * sequence);
+    const auto offset = value_at<std::int64_t>(
+        idx_.bytes(), offsets_at(num_sequences_) + sizeof(std::int64_t) * sequence);
     return static_cast<std::uint64_t>(offset) / static_cast<std::uint64_t>(tokens_.width());
   }
 
@@ -81,12 +74,13 @@ class MegatronFile final : public TokenFile {
     if (size < kArraysOffset) {
       refuse(size, fmt::format("truncated: the header has {} bytes", kArraysOffset));
     }
-    if (const auto version = load<std::uint64_t>(idx_, kVersionOffset); version != kVersion) {
+    if (const auto version = value_at<std::uint64_t>(idx_.bytes(), kVersionOffset);
+        version != kVersion) {
       refuse(kVersionOffset, fmt::format("version {} is expected, got {}", kVersion, version));
     }
     tokens_ = TokenArray(bin_.bytes(), read_width());
-    num_sequences_ = load<std::uint64_t>(idx_, kSequencesOffset);
-    num_boundaries_ = load<std::uint64_t>(idx_, kBoundariesOffset);
+    num_sequences_ = value_at<std::uint64_t>(idx_.bytes(), kSequencesOffset);
+    num_boundaries_ = value_at<std::uint64_t>(idx_.bytes(), kBoundariesOffset);
     // Compared by division first: counts of a broken file may overflow the sizes made from them.
     const bool plausible = num_sequences_ <= size / 12 && num_boundaries_ <= size / 8;
     const std::uint64_t expected =
@@ -103,7 +97,7 @@ class MegatronFile final : public TokenFile {
   }
 
   [[nodiscard]] TokenWidth read_width() const {
-    const auto code = load<std::uint8_t>(idx_, megatron::kTypeOffset);
+    const auto code = value_at<std::uint8_t>(idx_.bytes(), megatron::kTypeOffset);
     switch (static_cast<megatron::TokenType>(code)) {
       case megatron::TokenType::u16:
         return TokenWidth::two;
@@ -122,12 +116,12 @@ class MegatronFile final : public TokenFile {
     std::uint64_t expected = 0;
     for (std::uint64_t s = 0; s < num_sequences_; ++s) {
       const std::uint64_t length_offset = megatron::kArraysOffset + sizeof(std::int32_t) * s;
-      const auto length = load<std::int32_t>(idx_, length_offset);
+      const auto length = value_at<std::int32_t>(idx_.bytes(), length_offset);
       if (length < 0) {
         refuse(length_offset, fmt::format("sequence {} has a negative length: {}", s, length));
       }
       const std::uint64_t offset_offset = offsets_at(num_sequences_) + sizeof(std::int64_t) * s;
-      const auto offset = load<std::int64_t>(idx_, offset_offset);
+      const auto offset = value_at<std::int64_t>(idx_.bytes(), offset_offset);
       if (offset < 0 || static_cast<std::uint64_t>(offset) != expected) {
         refuse(offset_offset,
                fmt::format(
@@ -156,7 +150,7 @@ class MegatronFile final : public TokenFile {
     std::int64_t before = 0;
     for (std::uint64_t d = 0; d < num_boundaries_; ++d) {
       const std::uint64_t offset = start + sizeof(std::int64_t) * d;
-      const auto boundary = load<std::int64_t>(idx_, offset);
+      const auto boundary = value_at<std::int64_t>(idx_.bytes(), offset);
       const bool last = d + 1 == num_boundaries_;
       if (boundary < before || (d == 0 && boundary != 0) ||
           (last && static_cast<std::uint64_t>(boundary) != num_sequences_)) {

@@ -1,7 +1,6 @@
 #include <utility>
 
 #include "data/formats/documents.h"
-#include "data/formats/input_file.h"
 #include "data/formats/sequence_cut.h"
 #include "data/tokenizers/utf8.h"
 
@@ -11,7 +10,7 @@ namespace {
 class TextDocument final : public DocumentReader {
  public:
   TextDocument(const std::string& path, SplitPoint split)
-      : file_(path),
+      : DocumentReader(path),
         split_(std::move(split)),
         piece_bytes_(stored_sequence_length(file_.bytes())) {}
 
@@ -35,8 +34,6 @@ class TextDocument final : public DocumentReader {
     given_ = buffer_.size();
     return piece(EndsDocument::yes);
   }
-
-  [[nodiscard]] std::uint64_t bytes_read() const override { return file_.bytes_read(); }
 
  private:
   enum class EndsDocument { no, yes };
@@ -69,7 +66,6 @@ class TextDocument final : public DocumentReader {
             .ends_document = ends == EndsDocument::yes};
   }
 
-  InputFile file_;
   SplitPoint split_;
   std::uint64_t piece_bytes_;
   std::string buffer_;     // the piece given out last, then text that was read ahead

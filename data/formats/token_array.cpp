@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <limits>
 #include <optional>
 #include <type_traits>
@@ -16,13 +15,6 @@ namespace slackline {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "files are read as they stand");
-
-template <typename T>
-T load(std::span<const std::byte> bytes, std::uint64_t position) {
-  T token = 0;
-  std::memcpy(&token, bytes.data() + position * sizeof(T), sizeof(T));
-  return token;
-}
 
 // Calls `visit` with a value of the type that the width stands for.
 template <typename Visit>
@@ -53,11 +45,11 @@ std::optional<std::uint64_t> find_at_least(std::span<const std::byte> bytes,
     const std::uint64_t end = std::min(start + kBlock, size);
     Unsigned largest = 0;
     for (std::uint64_t i = start; i < end; ++i) {
-      largest = std::max(largest, static_cast<Unsigned>(load<T>(bytes, i)));
+      largest = std::max(largest, value_at<Unsigned>(bytes, i * sizeof(T)));
     }
     if (largest >= limit) {
       std::uint64_t position = start;
-      while (static_cast<Unsigned>(load<T>(bytes, position)) < limit) {
+      while (value_at<Unsigned>(bytes, position * sizeof(T)) < limit) {
         ++position;
       }
       return position;
@@ -72,7 +64,8 @@ void TokenArray::read(std::uint64_t position, std::span<TokenId> tokens) const {
   SL_CHECK(position <= size() && tokens.size() <= size() - position, "tokens beyond the file");
   with_type(width_, [&](auto zero) {
     for (std::size_t i = 0; i < tokens.size(); ++i) {
-      tokens[i] = static_cast<TokenId>(load<decltype(zero)>(bytes_, position + i));
+      tokens[i] =
+          static_cast<TokenId>(value_at<decltype(zero)>(bytes_, (position + i) * sizeof zero));
     }
   });
 }
@@ -89,7 +82,7 @@ void TokenArray::require_below(std::int64_t vocabulary,
           fmt::format("{}: offset {}: token {} at position {} is not in the vocabulary (0 to {})",
                       path,
                       array_offset + *position * sizeof(T),
-                      load<T>(bytes_, *position),
+                      value_at<T>(bytes_, *position * sizeof(T)),
                       *position,
                       vocabulary - 1));
     }

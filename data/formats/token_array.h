@@ -2,12 +2,21 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string>
 
 #include "data/tokenizers/tokenizer.h"
 
 namespace slackline {
+
+// Returns the value at a byte offset, which need not be aligned.
+template <typename T>
+[[nodiscard]] T value_at(std::span<const std::byte> bytes, std::uint64_t offset) {
+  T value{};
+  std::memcpy(&value, bytes.data() + offset, sizeof value);
+  return value;
+}
 
 // How a file stores a token: as an unsigned number of two bytes, or a signed one of four or eight.
 // (llm.c's four bytes are unsigned; no vocabulary reaches 2^31, so that makes no difference.)

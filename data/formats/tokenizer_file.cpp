@@ -45,11 +45,8 @@ std::string from_base64(const std::string& text, const std::string& source) {
   const int size = EVP_DecodeBlock(reinterpret_cast<unsigned char*>(bytes.data()),
                                    reinterpret_cast<const unsigned char*>(text.data()),
                                    static_cast<int>(text.size()));
-  if (size < 0 || text.size() % 4 != 0) {
-    throw FileError(fmt::format("{}: 'model' is not base64", source));
-  }
   const std::size_t padding = text.size() - (text.find_last_not_of('=') + 1);
-  if (padding > 2) {
+  if (size < 0 || text.size() % 4 != 0 || padding > 2) {
     throw FileError(fmt::format("{}: 'model' is not base64", source));
   }
   bytes.resize(static_cast<std::size_t>(size) - padding);  // padding decodes to zeros
@@ -243,10 +240,6 @@ void require_no_other_tokens(const std::string& directory, const std::vector<std
     }
   }
 }
-
-}  // namespace
-
-namespace {
 
 Json json_of(const Tokenizer& tokenizer) {
   Json json = {{"format", kFormat},

@@ -11,10 +11,6 @@ namespace {
 
 constexpr std::size_t kLongestCharacter = 4;  // bytes of UTF-8
 
-bool begins_character(char byte) {
-  return (static_cast<unsigned char>(byte) & 0xc0U) != 0x80U;
-}
-
 // Finds where the white space before `position` begins, but not before `first`.
 std::size_t space_start(std::string_view text, std::size_t position, std::size_t first) {
   while (position > first) {

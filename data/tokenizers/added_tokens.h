@@ -18,8 +18,6 @@ struct AddedToken {
   bool lstrip = false;      // takes the white space before it along
   bool rstrip = false;      // takes the white space after it along
   bool normalized = false;  // looked for in normalized text
-
-  bool operator==(const AddedToken&) const = default;
 };
 
 enum class SpecialTokens : std::uint8_t { as_text, recognized };

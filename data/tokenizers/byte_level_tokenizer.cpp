@@ -153,9 +153,9 @@ std::vector<TokenId> ByteLevelTokenizer::merge_word(std::string_view word) const
   return ids;
 }
 
-void ByteLevelTokenizer::encode(std::string_view text,
-                                TextPart part,
-                                std::vector<TokenId>& ids) const {
+void ByteLevelTokenizer::encode_part(std::string_view text,
+                                     TextPart part,
+                                     std::vector<TokenId>& ids) const {
   for (const auto& [id, begin, end] : in_text_.split(text)) {
     if (id != AddedTokenFinder::kText) {
       ids.push_back(id);

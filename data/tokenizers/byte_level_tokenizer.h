@@ -48,8 +48,6 @@ class ByteLevelTokenizer final : public Tokenizer {
   // not a token, or end-of-text is missing.
   ByteLevelTokenizer(ByteLevelVocabulary vocabulary, const std::string& source);
 
-  using Tokenizer::encode;
-
   [[nodiscard]] std::string_view type() const override {
     return vocabulary_.is_gpt2() ? kGpt2Type : kType;
   }
@@ -58,7 +56,7 @@ class ByteLevelTokenizer final : public Tokenizer {
 
   [[nodiscard]] TokenId end_of_text() const override { return end_of_text_; }
 
-  void encode(std::string_view text, TextPart part, std::vector<TokenId>& ids) const override;
+  void encode_part(std::string_view text, TextPart part, std::vector<TokenId>& ids) const override;
   [[nodiscard]] std::string decode(std::span<const TokenId> ids) const override;
   [[nodiscard]] std::size_t split_point(std::string_view text) const override;
 

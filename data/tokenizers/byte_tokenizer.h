@@ -9,17 +9,35 @@ class ByteTokenizer final : public Tokenizer {
  public:
   static constexpr std::string_view kType = "byte";
 
-  using Tokenizer::encode;
-
   [[nodiscard]] std::string_view type() const override { return kType; }
 
   [[nodiscard]] std::int64_t vocabulary_size() const override { return 257; }
 
   [[nodiscard]] TokenId end_of_text() const override { return 256; }
 
-  void encode(std::string_view text, TextPart part, std::vector<TokenId>& ids) const override;
-  [[nodiscard]] std::string decode(std::span<const TokenId> ids) const override;
-  [[nodiscard]] std::size_t split_point(std::string_view text) const override;
+  void encode_part(std::string_view text, TextPart, std::vector<TokenId>& ids) const override {
+    ids.reserve(ids.size() + text.size());
+    for (const char c : text) {
+      ids.push_back(static_cast<unsigned char>(c));
+    }
+  }
+
+  [[nodiscard]] std::string decode(std::span<const TokenId> ids) const override {
+    std::string bytes;
+    bytes.reserve(ids.size());
+    for (const TokenId id : ids) {
+      if (id >= 0 && id < 256) {
+        bytes.push_back(static_cast<char>(id));
+      } else if (id != end_of_text()) {
+        bytes += kReplacement;
+      }
+    }
+    return bytes;
+  }
+
+  [[nodiscard]] std::size_t split_point(std::string_view text) const override {
+    return text.size();
+  }
 };
 
 }  // namespace slackline

@@ -140,9 +140,9 @@ SentencePieceTokenizer::Continuation SentencePieceTokenizer::continuation_at(cha
                                     : continuations_[found - kSeparators.begin()];
 }
 
-void SentencePieceTokenizer::encode(std::string_view text,
-                                    TextPart part,
-                                    std::vector<TokenId>& ids) const {
+void SentencePieceTokenizer::encode_part(std::string_view text,
+                                         TextPart part,
+                                         std::vector<TokenId>& ids) const {
   if (text.empty()) {
     return;
   }

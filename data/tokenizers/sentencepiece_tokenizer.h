@@ -31,15 +31,13 @@ class SentencePieceTokenizer final : public Tokenizer {
   SentencePieceTokenizer& operator=(const SentencePieceTokenizer&) = delete;
   ~SentencePieceTokenizer() override;
 
-  using Tokenizer::encode;
-
   [[nodiscard]] std::string_view type() const override { return kType; }
 
   [[nodiscard]] std::int64_t vocabulary_size() const override;
 
   [[nodiscard]] TokenId end_of_text() const override { return end_of_text_; }
 
-  void encode(std::string_view text, TextPart part, std::vector<TokenId>& ids) const override;
+  void encode_part(std::string_view text, TextPart part, std::vector<TokenId>& ids) const override;
   [[nodiscard]] std::string decode(std::span<const TokenId> ids) const override;
   [[nodiscard]] std::size_t split_point(std::string_view text) const override;
 

@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/file_io.h"
 #include "data/formats/documents.h"
+#include "data/tokenizers/utf8.h"
 
 namespace slackline {
 namespace {
@@ -73,7 +74,7 @@ class LineIterator final : public sentencepiece::SentenceIterator {
     if (end > kLongestWord) {
       const std::size_t space = rest_.rfind(' ', kLongestWord);
       std::size_t cut = kLongestWord;
-      while (is_inside_character(rest_[cut])) {
+      while (!begins_character(rest_[cut])) {
         --cut;
       }
       cut = space == std::string_view::npos || space == 0 ? cut : space;
@@ -89,11 +90,6 @@ class LineIterator final : public sentencepiece::SentenceIterator {
   // The library keeps a place in a word in 16 bits of a signed number: behind the character 2^15 it
   // reads memory that is none of the word's.
   static constexpr std::size_t kLongestWord = 32000;  // bytes
-
-  // Not the first byte of a character of UTF-8.
-  static bool is_inside_character(char byte) {
-    return (static_cast<unsigned char>(byte) & 0xc0U) == 0x80U;
-  }
 
   bool next_piece() {
     while (true) {

@@ -22,9 +22,10 @@ enum class TextPart : std::uint8_t { start, continuation };
 // 1. Ids are 0 .. vocabulary_size() - 1.
 // 2. Text never encodes to end_of_text(), unless special tokens in text were asked for: only
 //    `prepare` writes it, after each document.
-// 3. For n = split_point(text): encode(text + more, part) == encode(text[0, n), part) followed by
-//    encode(text[n, end) + more, continuation), whatever `more` is. So a file is encoded in
-//    pieces, and gives the ids of the whole.
+// 3. For n = split_point(text): encode_part(text + more, part) appends what
+//    encode_part(text[0, n), part) and encode_part(text[n, end) + more, continuation) append one
+//    after the other, whatever `more` is. So a file is encoded in pieces, and gives the ids of the
+//    whole.
 //
 // Encoding may use a cache inside: one thread at a time.
 class Tokenizer {
@@ -39,7 +40,9 @@ class Tokenizer {
   [[nodiscard]] virtual TokenId end_of_text() const = 0;
 
   // Appends the ids of `text` to `ids`. REQUIRES: text is valid UTF-8.
-  virtual void encode(std::string_view text, TextPart part, std::vector<TokenId>& ids) const = 0;
+  virtual void encode_part(std::string_view text,
+                           TextPart part,
+                           std::vector<TokenId>& ids) const = 0;
 
   // The bytes that the ids stand for: not always whole characters. An end-of-text reads as
   // nothing; ids that no text has (padding of a model's vocabulary) read as U+FFFD.
@@ -51,7 +54,7 @@ class Tokenizer {
 
   [[nodiscard]] std::vector<TokenId> encode(std::string_view text) const {
     std::vector<TokenId> ids;
-    encode(text, TextPart::start, ids);
+    encode_part(text, TextPart::start, ids);
     return ids;
   }
 

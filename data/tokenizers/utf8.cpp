@@ -99,24 +99,10 @@ std::size_t skip_ascii(std::string_view bytes, std::size_t position) {
   return position;
 }
 
-// The bytes a character takes by its first byte; 0 where no character begins with it.
-std::size_t length_from_lead(unsigned char lead) {
-  if (lead < 0x80U) {
-    return 1;
-  }
-  if (lead >= 0xc2U && lead <= 0xdfU) {
-    return 2;
-  }
-  if ((lead & 0xf0U) == 0xe0U) {
-    return 3;
-  }
-  return lead >= 0xf0U && lead <= 0xf4U ? 4 : 0;
-}
-
 // Whether a cut-off tail can still become a character: pads it with each extreme of the bytes that
 // may follow and asks the decoder.
 bool may_continue(std::string_view tail) {
-  const std::size_t length = length_from_lead(static_cast<unsigned char>(tail.front()));
+  const std::size_t length = 1 + U8_COUNT_TRAIL_BYTES(static_cast<unsigned char>(tail.front()));
   if (length <= tail.size()) {
     return false;
   }

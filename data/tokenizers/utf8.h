@@ -15,6 +15,11 @@ struct Utf8Check {
 // Checks `bytes` from the front and stops at the first byte that is not UTF-8.
 [[nodiscard]] Utf8Check check_utf8(std::string_view bytes);
 
+// Whether a byte of UTF-8 is the first one of its character.
+[[nodiscard]] constexpr bool begins_character(char byte) {
+  return (static_cast<unsigned char>(byte) & 0xc0U) != 0x80U;
+}
+
 // The four kinds of characters that tokenizers cut text by, from Unicode's general categories (L,
 // N) and its White_Space property.
 enum class CharKind : std::uint8_t { letter, number, space, other };

@@ -1,5 +1,6 @@
 #include "data/tokenizers/word_split.h"
 
+#include <algorithm>
 #include <array>
 
 #include "data/tokenizers/utf8.h"
@@ -24,17 +25,10 @@ std::size_t contraction(WordPattern pattern, std::string_view text, std::size_t 
     return 0;
   }
   const bool any_case = pattern == WordPattern::cl100k;
+  const auto in_case = [any_case](char c) { return any_case ? lower(c) : c; };
   for (const std::string_view ending : kEndings) {
-    std::size_t same = 0;
-    while (same < ending.size() && position + 1 + same < text.size()) {
-      const char c = text[position + 1 + same];
-      if ((any_case ? lower(c) : c) != ending[same]) {
-        break;
-      }
-      ++same;
-    }
-    if (same == ending.size()) {
-      return 1 + same;
+    if (std::ranges::equal(text.substr(position + 1, ending.size()), ending, {}, in_case)) {
+      return 1 + ending.size();
     }
   }
   const Utf8Char next = char_at(text, position + 1);

@@ -34,7 +34,7 @@ TEST_CASE("a longer blend begins with the shorter one, and counts add up") {
   const std::vector<double> weights = normalized_weights(std::vector<double>{5.0, 1.0, 2.5});
   const Blend shorter(weights, 100);
   const Blend longer(weights, 1000);
-  for (std::uint64_t i = 0; i < shorter.num_samples(); ++i) {
+  for (std::uint64_t i = 0; i < 100; ++i) {
     REQUIRE(shorter[i].member == longer[i].member);
     REQUIRE(shorter[i].sample == longer[i].sample);
   }
@@ -47,8 +47,7 @@ TEST_CASE("a longer blend begins with the shorter one, and counts add up") {
 
 TEST_CASE("a blend of one member takes its samples in turn and keeps no list of them") {
   const Blend blend(std::vector<double>{1.0}, std::uint64_t{1} << 50U);
-  CHECK(blend.num_samples() == std::uint64_t{1} << 50U);
-  CHECK(blend.taken(0) == blend.num_samples());
+  CHECK(blend.taken(0) == std::uint64_t{1} << 50U);
   CHECK(blend[(std::uint64_t{1} << 40U) + 3].sample == (std::uint64_t{1} << 40U) + 3);
   CHECK(blend[5].member == 0);
 }

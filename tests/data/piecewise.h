@@ -18,9 +18,9 @@ inline bool pieces_equal_whole(const Tokenizer& tokenizer, const std::string& te
     const std::string_view prefix = std::string_view(text).substr(0, size);
     const std::size_t cut = tokenizer.split_point(prefix);
     std::vector<TokenId> ids;
-    tokenizer.encode(prefix.substr(0, cut), TextPart::start, ids);
+    tokenizer.encode_part(prefix.substr(0, cut), TextPart::start, ids);
     const TextPart rest = cut == 0 ? TextPart::start : TextPart::continuation;
-    tokenizer.encode(std::string_view(text).substr(cut), rest, ids);
+    tokenizer.encode_part(std::string_view(text).substr(cut), rest, ids);
     if (ids != whole) {
       return false;
     }

@@ -89,19 +89,19 @@ TEST_CASE("the sample order equals Megatron's, index by index") {
   const GoldenArrays golden("samples_" + GENERATE(from_range(kOrders)));
   CAPTURE(golden.name());
   const SampleOrder order(split_lengths(golden), options_of(golden));
-  REQUIRE(order.epochs() == golden.integer("epochs"));
-  REQUIRE(order.last_epoch_is_separate() == (golden.integer("separate_last_epoch") == 1));
+  REQUIRE(order.epochs == golden.integer("epochs"));
+  REQUIRE(order.last_epoch_is_separate == (golden.integer("separate_last_epoch") == 1));
 
   const std::vector<std::int64_t> documents = golden.integers("documents");
   std::vector<std::int64_t> document_index;
-  for (std::size_t i = 0; i < order.num_positions(); ++i) {
-    document_index.push_back(documents.at(order.sequence_at(i)));
+  for (std::size_t i = 0; i < order.sequences.size(); ++i) {
+    document_index.push_back(documents.at(order.sequences[i]));
   }
   REQUIRE(document_index == golden.integers("document_index"));
 
   std::vector<std::int64_t> shuffle_index;
   for (std::size_t i = 0; i < order.num_samples(); ++i) {
-    shuffle_index.push_back(static_cast<std::int64_t>(order.sample_at(i)));
+    shuffle_index.push_back(static_cast<std::int64_t>(order.samples[i]));
   }
   REQUIRE(shuffle_index == golden.integers("shuffle_index"));
 
@@ -131,7 +131,7 @@ TEST_CASE("the samples equal Megatron's, token by token") {
 TEST_CASE("an epoch's samples cover every token but a rest, and neighbours share one") {
   const std::vector<std::uint32_t> lengths = {7, 1, 30, 2, 2, 19};
   const SampleOrder order(lengths, {.seed = 3, .sequence = 4, .samples = 15});
-  REQUIRE(order.epochs() == 1);
+  REQUIRE(order.epochs == 1);
   REQUIRE(order.num_samples() == 15);
   std::set<std::pair<std::uint64_t, std::uint64_t>> tokens;
   for (const SampleOrder::Part& part : all_parts(order)) {
@@ -148,7 +148,7 @@ TEST_CASE("later blocks and seeds beyond 32 bits shuffle by generators of their 
     const SampleOrder order(lengths, {.seed = seed, .sequence = 8, .samples = 220, .block = block});
     std::vector<std::uint64_t> samples;
     for (std::size_t i = 0; i < order.num_samples(); ++i) {
-      samples.push_back(order.sample_at(i));
+      samples.push_back(order.samples[i]);
     }
     return samples;
   };

@@ -1,4 +1,3 @@
-#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -59,11 +58,7 @@ Json document(const std::string& text) {
 Json describe(const Checkpoint& checkpoint) {
   Json tensors = Json::object();
   for (const auto& [name, tensor] : checkpoint.tensors()) {
-    Json shape = Json::array();
-    for (const std::int64_t dim : tensor.shape.dims()) {
-      shape.push_back(dim);
-    }
-    tensors[name] = {{"shape", shape}, {"dtype", name_of(tensor.dtype)}};
+    tensors[name] = {{"shape", tensor.shape.dims()}, {"dtype", name_of(tensor.dtype)}};
   }
   Json files = Json::object();
   for (const auto& [name, file] : checkpoint.files()) {

@@ -19,11 +19,11 @@ struct PrepareArguments : PrepareOptions {
 
 void prepare_with_progress(const PrepareOptions& options) {
   std::optional<ProgressLine> line;
-  const PrepareSummary summary = prepare(options, [&](const PrepareProgress& progress) {
+  const PrepareSummary summary = prepare(options, [&](std::uint64_t done, std::uint64_t total) {
     if (!line) {
-      line.emplace("preparing", progress.bytes_total);
+      line.emplace("preparing", total);
     }
-    line->update(progress.bytes_read);
+    line->update(done);
   });
   line.reset();
   print_lines(

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/file_io.h"
+#include "core/joined_text.h"
 #include "core/locked_file.h"
 #include "core/log.h"
 #include "core/shown_text.h"
@@ -149,9 +150,8 @@ bool is_due(const SweepRow& row) {
 
 std::string ending(const SweepRow& row) {
   if (row.status() == "failed") {
-    const std::string& message = row.outcome->message;
     return fmt::format(
-        "failed with {}: {}", row.outcome->exit_code, message.substr(0, message.find('\n')));
+        "failed with {}: {}", row.outcome->exit_code, first_line(row.outcome->message));
   }
   return fmt::format(
       "done, loss {}{}",

@@ -78,7 +78,7 @@ FollowedText TextBefore::followed_by(const std::string& after) const {
   }
   require_utf8(after, what_);
   std::vector<TokenId> both = ids_before_rest_;
-  model_->tokenizer->encode(rest_ + after, rest_part_, both);
+  model_->tokenizer->encode_part(rest_ + after, rest_part_, both);
   const auto [own, common] = std::ranges::mismatch(text.before, both);
   text.after.assign(common, both.end());
   text.before.erase(own, text.before.end());

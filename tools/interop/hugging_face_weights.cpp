@@ -107,14 +107,13 @@ void HuggingFaceWeights::add_file(const std::string& path) {
     if (is_mask_buffer(name)) {
       continue;
     }
-    const auto [found, added] =
-        sources_.insert({name, {.file = files_.size() - 1, .name = entry.name}});
+    const auto [found, added] = sources_.insert({name, {.file = file, .entry = entry}});
     if (!added) {
       throw FileError(fmt::format("{}: tensor {} stands in {} as well, as {}",
                                   path,
                                   shown_value(entry.name),
-                                  files_[found->second.file].path(),
-                                  shown_value(found->second.name)));
+                                  found->second.file.path(),
+                                  shown_value(found->second.entry.name)));
     }
   }
 }
@@ -146,14 +145,14 @@ void HuggingFaceWeights::refuse_unknown(const std::vector<ParameterSpec>& table)
     if (known.count(name) == 0) {
       throw FileError(
           fmt::format("{}: tensor {} is not part of the GPT-2 that config.json describes",
-                      files_[source.file].path(),
-                      shown_value(source.name)));
+                      source.file.path(),
+                      shown_value(source.entry.name)));
     }
   }
 }
 
-HuggingFaceWeights::Found HuggingFaceWeights::find(const std::string& name,
-                                                   const Shape& shape) const {
+const HuggingFaceWeights::Source& HuggingFaceWeights::find(const std::string& name,
+                                                           const Shape& shape) const {
   const auto found = sources_.find(name);
   if (found == sources_.end()) {
     throw FileError(fmt::format("{}: no file holds tensor {} (with or without \"{}\" before it)",
@@ -161,8 +160,7 @@ HuggingFaceWeights::Found HuggingFaceWeights::find(const std::string& name,
                                 name,
                                 kPrefix));
   }
-  const SafetensorsFile& file = files_[found->second.file];
-  const SafetensorsFile::Entry& entry = *file.find(found->second.name);
+  const auto& [file, entry] = found->second;
   if (entry.shape != shape) {
     throw FileError(fmt::format("{}: tensor {} must have shape {} by config.json; got {}",
                                 file.path(),
@@ -170,7 +168,7 @@ HuggingFaceWeights::Found HuggingFaceWeights::find(const std::string& name,
                                 shape.to_string(),
                                 entry.shape.to_string()));
   }
-  return {file, entry};
+  return found->second;
 }
 
 void HuggingFaceWeights::read(const std::string& name, const Tensor& destination) const {
@@ -204,7 +202,7 @@ void HuggingFaceWeights::check_tied_head(const Tensor& token_table) const {
   if (std::memcmp(values.raw(), token_table.raw(), values.bytes()) != 0) {
     throw FileError(with_hint(
         fmt::format("{}: {} must equal wte.weight, since tie_word_embeddings is true",
-                    files_[head->second.file].path(),
+                    head->second.file.path(),
                     kHead),
         "if the model was trained with a head of its own, set tie_word_embeddings to false in "
         "config.json"));

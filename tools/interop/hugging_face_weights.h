@@ -1,5 +1,6 @@
 #pragma once
 
+#include <list>
 #include <map>
 #include <string>
 #include <vector>
@@ -29,24 +30,19 @@ class HuggingFaceWeights {
 
  private:
   struct Source {
-    std::size_t file = 0;  // position in files_
-    std::string name{};    // as the file spells it
-  };
-
-  struct Found {
-    const SafetensorsFile& file;
+    const SafetensorsFile& file;  // of files_
     const SafetensorsFile::Entry& entry;
   };
 
   void add_file(const std::string& path);
   void refuse_unknown(const std::vector<ParameterSpec>& table) const;
-  [[nodiscard]] Found find(const std::string& name, const Shape& shape) const;
+  [[nodiscard]] const Source& find(const std::string& name, const Shape& shape) const;
   // Writes the f32 values. REQUIRES: destination is f32, of the model's shape.
   void read(const std::string& name, const Tensor& destination) const;
   void check_tied_head(const Tensor& token_table) const;
 
   std::string directory_;
-  std::vector<SafetensorsFile> files_;
+  std::list<SafetensorsFile> files_;
   std::map<std::string, Source> sources_;  // by name without prefix; no mask buffers
 };
 
