@@ -196,10 +196,10 @@ void check_coded_sums(const JsonReader& section, const TrainConfig& config) {
   if (compress.policy == CompressionPolicy::none) {
     return;
   }
-  const bool is_set =
-      compress.sites.contains("embedding") || compress.candidates.contains("embedding") ||
-      std::ranges::find(compress.classes, "embedding", &ListedClasses::site) !=
-          compress.classes.end();
+  const bool is_set = compress.sites.contains("embedding") ||
+                      compress.candidates.contains("embedding") ||
+                      std::ranges::find(compress.classes, "embedding", &ListedClasses::site) !=
+                          compress.classes.end();
   if (is_set && !strategy.codes_table(parallel.pipeline)) {
     section.fail("embedding",
                  fmt::format(R"(is not built for the sums of parallel.data_strategy "{}"; use )"

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <csignal>
 #include <optional>
 #include <string>
 #include <sys/types.h>
