@@ -109,16 +109,6 @@ void read_line(JsonReader line, Metrics& metrics) {
   }
 }
 
-// What is wrong with a line, empty where it was read.
-std::string add_line(std::string_view text, Metrics& metrics) {
-  try {
-    read_line(JsonReader::parse(text, "no JSON"), metrics);
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "";
-}
-
 bool is_json(std::string_view text) {
   try {
     static_cast<void>(JsonReader::parse(text, ""));
@@ -150,12 +140,14 @@ Metrics read_metrics(const std::string& path) {
       break;
     }
     const std::string_view line = std::string_view(text).substr(begin, newline - begin);
-    const std::string problem = add_line(line, metrics);
     const bool last = newline + 1 == text.size();
-    if (!problem.empty() && last && !is_json(line)) {
+    try {
+      read_line(JsonReader::parse(line, "no JSON"), metrics);
+    } catch (const ConfigError& error) {
+      if (!last || is_json(line)) {
+        throw FileError(fmt::format("{}: line {}: {}", path, number, error.what()));
+      }
       metrics.cut = fmt::format("line {} is no JSON", number);
-    } else if (!problem.empty()) {
-      throw FileError(fmt::format("{}: line {}: {}", path, number, problem));
     }
     begin = newline + 1;
   }

@@ -3,13 +3,11 @@
 #include <charconv>
 #include <fcntl.h>
 #include <fstream>
-#include <string_view>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
-#include "core/file_io.h"
 #include "core/shown_text.h"
 #include "tools/record/run_lock.h"
 

@@ -3,7 +3,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <unistd.h>
 
 #include <fmt/format.h>
 

@@ -1,6 +1,5 @@
 #include "tools/run/compression_state.h"
 
-#include <algorithm>
 #include <set>
 #include <sstream>
 

@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "core/checkpoint/manifest.h"
 #include "core/error.h"
 #include "core/strict_json.h"
 #include "data/blend.h"

@@ -157,28 +157,25 @@ void PlanKeeper::guard(const StepRecord& record) {
   }
 }
 
-bool PlanKeeper::has_drifted(const StepRecord& record) {
-  if (!chooses_ || measurement_) {
-    return false;
+// What is measured anew are the steps that begin from here on.
+void PlanKeeper::watch(const AccountedStep& step) {
+  const StepRecord& record = step.record;
+  if (record.skipped || !chooses_ || measurement_) {
+    return;
   }
   const std::int64_t last = model_->channels().plans().back().from_step;
   if (last != watched_from_) {
     watched_from_ = last;
     watch_.restart();
   }
-  return record.step >= watched_from_ && watch_.add(record.step_seconds);
-}
-
-// What is measured anew are the steps that begin from here on.
-void PlanKeeper::watch(const AccountedStep& step) {
-  if (step.record.skipped || !has_drifted(step.record)) {
+  if (record.step < watched_from_ || !watch_.add(record.step_seconds)) {
     return;
   }
   if (is_first_rank()) {
     log_info(
         fmt::format("step {}: steps have drifted from {:.4f} s; links and costs are measured "
                     "anew",
-                    step.record.step,
+                    record.step,
                     watch_.usual_seconds()));
   }
   measurement_ = {.first = step.next_step, .last = step.next_step + kDriftedSteps - 1};

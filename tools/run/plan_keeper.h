@@ -80,10 +80,9 @@ class PlanKeeper {
   [[nodiscard]] bool is_first_rank() const { return model_->groups().is_first_rank(); }
 
   void guard(const StepRecord& record);
+  // Has links and costs measured anew where steps have drifted away from what the first ones under
+  // the last plan took, be it a choice or a guard's.
   void watch(const AccountedStep& step);
-  // Whether steps have drifted away from what the first ones under the last plan took, be it a
-  // choice or a guard's. To be asked once for each step.
-  [[nodiscard]] bool has_drifted(const StepRecord& record);
   // Adds what the candidates' codecs take here to what steps took, and tries them on the messages
   // that the model has kept.
   void measure_codecs(CostRecorder& recorder) const;

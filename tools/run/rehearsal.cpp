@@ -10,7 +10,6 @@
 #include "parallel/predict/step_cost_model.h"
 #include "tools/config/config_job.h"
 #include "tools/plan/plan_json.h"
-#include "tools/plan/step_plan.h"
 #include "tools/run/first_rank.h"
 #include "tools/run/kept_settings.h"
 #include "tools/run/stop_signal.h"

@@ -21,10 +21,6 @@ RunCheckpoints::RunCheckpoints(std::string directory, std::size_t keep, Communic
 
 void RunCheckpoints::prepare() {
   on_first_rank(*world_, [&] { writer_.remove_debris(); });
-  probe();
-}
-
-void RunCheckpoints::probe() {
   std::string name;
   on_first_rank(*world_, [&] { name = write_probe(directory_); });
   name = broadcast_text(*world_, 0, name, "name of a probe file");

@@ -29,8 +29,6 @@ class RunCheckpoints {
   void finish();
 
  private:
-  void probe();
-
   std::string directory_;
   Communicator* world_;
   ShardWriter writer_;

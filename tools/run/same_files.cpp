@@ -27,16 +27,14 @@ namespace slackline {
 
 namespace {
 
+enum class Compared { sampled, whole, stated };
+
 // A file, or another thing with a path, that all hosts must hold alike.
 struct StartItem {
-  enum class Compared { sampled, whole, stated };
-
   std::string path{};
   Compared compared = Compared::sampled;
   std::string statement{};  // what `stated` compares
 };
-
-using Compared = StartItem::Compared;
 
 void add_data(const DataConfig& data, std::vector<StartItem>& items) {
   for (const std::vector<DataSource>* sources : {&data.train, &data.valid}) {

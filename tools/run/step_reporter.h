@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <optional>
 
-#include "parallel/predict/step_cost_model.h"
 #include "parallel/step/mesh_model.h"
 #include "parallel/step/outer_loop.h"
 #include "tools/config/train_config.h"

@@ -20,8 +20,7 @@ namespace slackline {
 
 namespace {
 
-constexpr int kCannotStart = 127;    // as shells say it
-constexpr int kEndedBySignal = 128;  // plus the signal
+constexpr int kCannotStart = 127;  // as shells say it
 
 // Signals that ask a process to end. They wait while a child still has its parent's handlers, which
 // would note them and do nothing.

@@ -1,12 +1,13 @@
 #pragma once
 
-#include <csignal>
 #include <optional>
 #include <string>
 #include <sys/types.h>
 #include <vector>
 
 namespace slackline {
+
+inline constexpr int kEndedBySignal = 128;  // as shells say it
 
 struct ChildCommand {
   std::vector<std::string> words{};  // program and arguments; PATH is searched for the program
@@ -29,7 +30,8 @@ class ChildProcess {
 
   void ask_to_end() const;
 
-  // Once it has ended: its exit status, or 128 + the signal that ended it. Does not wait.
+  // Once it has ended: its exit status, or kEndedBySignal + the signal that ended it. Does not
+  // wait.
   [[nodiscard]] std::optional<int> exit_code();
 
  private:

@@ -148,21 +148,15 @@ void record_outcome(const SweepPoint& point, const RunOutcome& outcome) {
       fmt::format("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace)));
 }
 
-std::string signal_text(int exit_code) {
-  constexpr int kEndedBySignal = 128;
-  const int signal = exit_code - kEndedBySignal;
-  return signal > 0 && signal < NSIG ? fmt::format("ended by a signal: {}", ::strsignal(signal))
-                                     : "";
-}
-
 // What the attempt printed after the first `before` bytes of the file.
 std::string message_of(const SweepPoint& point, int exit_code, std::size_t before) {
   if (exit_code == static_cast<int>(ExitCode::done)) {
     return "";
   }
-  const std::string killed = signal_text(exit_code);
-  return killed.empty() ? last_message(read_file(file_of(point, "stderr.txt")).substr(before))
-                        : killed;
+  const int signal = exit_code - kEndedBySignal;
+  return signal > 0 && signal < NSIG
+             ? fmt::format("ended by a signal: {}", ::strsignal(signal))
+             : last_message(read_file(file_of(point, "stderr.txt")).substr(before));
 }
 
 // The line starts with the time: it begins a message.

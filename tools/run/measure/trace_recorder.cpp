@@ -8,8 +8,8 @@
 #include <fmt/format.h>
 
 #include "core/comm/text_exchange.h"
+#include "core/joined_text.h"
 #include "core/log.h"
-#include "tools/run/measure/cost_recorder.h"
 
 namespace slackline {
 
@@ -39,20 +39,15 @@ std::string with_fragment(const char* track, const RoundTravel& round) {
   return round.fragment == 0 ? track : fmt::format("{}, fragment {}", track, round.fragment);
 }
 
-std::string text_of(const std::vector<schedule::TraceBar>& bars) {
-  std::string text;
-  for (const schedule::TraceBar& bar : bars) {
-    text +=
-        fmt::format("{}\t{}\t{}\t{}\n", bar.track, bar.name, bar.start.value, bar.duration.value);
-  }
-  return text;
-}
-
 // Returns the bars of all ranks, on every rank. Blocks.
 std::vector<schedule::TraceBar> gathered(Communicator& world,
                                          const std::vector<schedule::TraceBar>& own) {
+  const std::string text = joined_of(own, "", [](const schedule::TraceBar& bar) {
+    return fmt::format(
+        "{}\t{}\t{}\t{}\n", bar.track, bar.name, bar.start.value, bar.duration.value);
+  });
   std::vector<schedule::TraceBar> all;
-  const std::vector<std::string> texts = exchange_texts(world, text_of(own), "bars of a trace");
+  const std::vector<std::string> texts = exchange_texts(world, text, "bars of a trace");
   for (std::size_t rank = 0; rank < texts.size(); ++rank) {
     std::istringstream lines(texts[rank]);
     schedule::TraceBar bar{.rank = static_cast<int>(rank)};
