@@ -104,6 +104,7 @@ std::vector<std::unique_ptr<Communicator>> make_local_world(int size, const Worl
       settings);
   const std::vector<int> hosts(static_cast<std::size_t>(size), 0);
   std::vector<std::unique_ptr<Communicator>> world;
+  world.reserve(hosts.size());
   for (int rank = 0; rank < size; ++rank) {
     world.push_back(world_of_rank(rank, hosts, options.links, engine));
   }
