@@ -8,7 +8,7 @@
 
 namespace slackline {
 
-// What a head makes of gradients, beside losses: those of scale * their sum.
+// A head makes the gradient of scale * the sum of its losses where d_x is given.
 struct HeadGradient {
   Tensor d_x{};  // written; empty: no gradients
   float scale = 1.0F;

@@ -62,7 +62,13 @@ class LlmcFile final : public TokenFile {
           "{}: truncated: the header has {} bytes, got {}", path(), kHeaderBytes, size));
     }
     const std::optional<Kind> kind = kind_by_magic(value_at<std::int32_t>(file_.bytes(), 0));
-    SL_CHECK(kind, path());
+    if (!kind) {
+      throw FileError(fmt::format("{}: offset 0: wrong magic: {} or {} is expected, got {}",
+                                  path(),
+                                  kGpt2.magic,
+                                  kLlama3.magic,
+                                  value_at<std::int32_t>(file_.bytes(), 0)));
+    }
     if (const std::int32_t version = value_at<std::int32_t>(file_.bytes(), kVersionOffset);
         version != kind->version) {
       throw FileError(fmt::format("{}: offset {}: version {} is expected, got {}",

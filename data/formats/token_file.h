@@ -72,7 +72,6 @@ constexpr std::int64_t kAnyVocabulary = std::numeric_limits<TokenId>::max();
 // tokens. GPT-2's have magic 20240520, version 1 and u16; LLaMA-3's 20240801, 7 and u32. The format
 // knows no documents. The tokens are read as sequences of stored_sequence_length()
 // (data/formats/sequence_cut.h), so that they can be split and shuffled.
-// REQUIRES: is_llmc_file(path).
 [[nodiscard]] std::unique_ptr<TokenFile> open_llmc_file(const std::string& path,
                                                         std::int64_t vocabulary);
 

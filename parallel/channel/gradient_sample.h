@@ -48,7 +48,7 @@ class GradientSample {
                                              const Codec::Matrices& matrices) const;
   void keep_own_rows(const Codec::Matrices& gradients);
 
-  // Where each matrix's elements begin among those of the sample, and where the last one's end.
+  // Each matrix's elements begin here among those of the sample; the last border is their end.
   std::vector<std::int64_t> borders_{0};
   Buffer indices_;  // in their matrices, u32
   Buffer taken_;    // scratch: a value for each, f32

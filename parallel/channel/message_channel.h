@@ -31,7 +31,7 @@ struct ChannelPeers {
   int replicas = 1;
 };
 
-// What all messages of a rank with other stages have in common.
+// All messages of a rank with other stages share these.
 struct MessageRoutes {
   ChannelPeers peers{};
   int tensor_rank = 0;

@@ -116,7 +116,7 @@ struct CostModel {
 
 [[nodiscard]] const Link& link_between(const CostModel& costs, int from, int to);
 
-// How long the link is busy with so many bytes.
+// Returns how long the link is busy with so many bytes.
 [[nodiscard]] Seconds service_seconds(const Link& link, double bytes);
 
 // Returns the bytes of a message without a codec.

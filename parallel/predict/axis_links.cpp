@@ -30,7 +30,7 @@ Cluster::Scope scope_of(const Cluster& cluster, const RankPair& message) {
   return cluster.scope_between(cluster.node_of(message.from), cluster.node_of(message.to));
 }
 
-// What a message passes, as core/comm/links/link_model.h has it.
+// Returns what a message passes, as core/comm/links/link_model.h has it.
 std::vector<ServerKey> servers_of(const Cluster& cluster, const RankPair& message) {
   const int from_node = cluster.node_of(message.from);
   const int to_node = cluster.node_of(message.to);

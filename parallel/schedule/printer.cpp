@@ -10,7 +10,7 @@ namespace slackline::schedule {
 
 namespace {
 
-// Of each OpKind, in their order.
+// Each OpKind has its letters here, in the order of the kinds.
 constexpr std::array<std::string_view, 9> kLetters = {
     "rF", "F", "sF", "rB", "B", "I", "W", "sB", "wait"};
 

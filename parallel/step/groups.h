@@ -48,9 +48,9 @@ struct Groups {
   std::shared_ptr<HostStaging> staging;  // null where tensors are the host's
   bool ranks_are_processes;              // as DeviceTransport says
   std::unique_ptr<Communicator> tensor;
-  // Of all groups, under outer rounds of the worker's, in the order of the groups; it goes through
-  // them as `config` says. Every communicator knows which of its ranks stand in one group
-  // (Communicator::hierarchy).
+  // Has the data ranks of all groups (under outer rounds of the worker's), in the order of the
+  // groups, and goes through them as `config` says. Every communicator knows which of its ranks
+  // stand in one group (Communicator::hierarchy).
   std::unique_ptr<Communicator> data;
   // Data ranks of this rank's group, and those at its place in every group. Null where there is one
   // group.

@@ -19,7 +19,7 @@ namespace slackline {
 // Rows of logits, exponentials and gradients may lie apart: `row` elements from one to the next, in
 // all of a call alike; 0: side by side. What is between them is neither read nor written.
 
-// What one rank knows of a row of logits: its three numbers.
+// A rank knows these three numbers of a row of logits.
 struct LogitStatistics {
   float most;          // m_r
   float sum;           // s_r

@@ -294,6 +294,7 @@ TEST_CASE("every field of an llm.c header is checked") {
   write_llmc(path, 20240520, 7, 10);
   refuses("version 1 is expected, got 7");
   write_llmc(path, 20240326, 3, 10);  // a model
+  refuses("wrong magic");
   REQUIRE_THROWS_WITH(open_token_file(path), Catch::Contains("wrong magic"));
   write_llmc(path, 20240801, 7, 10);
   for (const std::size_t bytes : {1066, 1062, 1024, 1023, 100, 0}) {
